@@ -52,8 +52,12 @@ if TYPE_CHECKING:
     from . import bounds, late, metrics, rivals
     from .backtest.result import BacktestResult
     from .hosts.bank import Bank
+    from .hosts.groups import Groups
     from .hosts.multi import MultiBank, MultiCalibrator
     from .monitor.monitor import Monitor
+    from .monitor.notice import Notice
+    from .monitor.shift import Shift
+    from .monitor.silence import Silence
 
 __all__ = [
     "AIOLI",
@@ -87,6 +91,7 @@ __all__ = [
     "Calibrator",
     "Fixed",
     "Forecast",
+    "Groups",
     "Guard",
     "Hedging",
     "Histogram",
@@ -98,8 +103,11 @@ __all__ = [
     "MultiBank",
     "MultiCalibrator",
     "MultiForecast",
+    "Notice",
     "OutcomeConflict",
     "Platt",
+    "Shift",
+    "Silence",
     "SnapshotMismatch",
     "Spline",
     "Temperature",
@@ -119,9 +127,13 @@ __all__ = [
 _MODULES = {
     "BacktestResult": "backtest.result",
     "Bank": "hosts.bank",
+    "Groups": "hosts.groups",
     "Monitor": "monitor.monitor",
     "MultiBank": "hosts.multi",
     "MultiCalibrator": "hosts.multi",
+    "Notice": "monitor.notice",
+    "Shift": "monitor.shift",
+    "Silence": "monitor.silence",
     "bounds": "bounds",
     "late": "late",
     "metrics": "metrics",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ._compiled import Forecast, MultiForecast
@@ -21,6 +21,8 @@ from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
+from .errors import InvalidInput
+from .hosts.groups import Groups
 from .hosts.multi import calibrator_of
 from .metrics import of_bins
 
@@ -52,6 +54,10 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         For late labels: how many forecasts that wait for theirs to keep, so that a label teaches by what was said of
         its event (found by its features, or by what it is where that is no dict; they must be hashable). Those asked
         for longest ago are forgotten first. With 0, prediction changes nothing.
+    groups
+        Names of features that are attributes of the event, such as country and device, or a `Groups`: forecasts then
+        hold within their values too. For two labels, and a method with lanes (``"auto"``). The model is given all
+        features, these too; begin it with ``compose.Discard("country", "device")`` where it cannot read them.
 
     When a label comes, the model is asked for its score first, then it learns, and the calibrator learns from the
     score: so that is never one of a model that knows the answer. If the model raises, neither has learnt. If labels
@@ -62,7 +68,8 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     ------
     ValueError
         The model has no `predict_proba_one`, or gives no probabilities of the labels; a label is none of `labels`;
-        weights are given; with `remember`, features are not hashable.
+        weights are given; with `remember`, features are not hashable; a feature that `groups` names is missing, or is
+        no string, whole number, bool or None; there are `groups` and more than two labels.
 
     Examples
     --------
@@ -84,6 +91,16 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     >>> model.predict_one({"x": 1.1}), len(model.predict_proba_one({"x": 1.1}))
     ('cat', 3)
 
+    Groups: the score does not know the country.
+
+    >>> from river import compose, linear_model
+    >>> blind = compose.Discard("country") | linear_model.LogisticRegression()
+    >>> model = OnlineCalibrated(blind, groups=["country"])
+    >>> for x, c, y in [(1.0, "fr", True), (1.0, "it", False)] * 200:
+    ...     model.learn_one({"x": x, "country": c}, y)
+    >>> [round(model.predict_proba_one({"x": 1.0, "country": c})[True], 2) for c in ("fr", "it", "es")]
+    [0.98, 0.02, 0.51]
+
     """
 
     def __init__(
@@ -93,6 +110,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         labels: tuple[Label, ...] = (False, True),
         seed: int = 0,
         remember: int = 0,
+        groups: Groups | Sequence[str] | None = None,
     ) -> None:
         if not hasattr(model, "predict_proba_one"):
             raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")
@@ -103,7 +121,9 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         self.labels = labels
         self.seed = seed
         self.remember = check_whole("remember", remember, 0, 10**9)
-        self.calibrator: Any = calibrator_of(labels, method, seed)
+        self.groups = groups
+        self.calibrator: Any = calibrator_of(labels, method, seed, groups)
+        self._attributes = () if groups is None else Groups.of(groups).attributes
         self._waiting: OrderedDict[Any, Forecast | MultiForecast] = OrderedDict()
 
     @property
@@ -133,27 +153,36 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             )
         key = _key(x) if self._waiting else None
         score = None if key in self._waiting else self._score(x, **kwargs)
+        own = self._groups_of(x)
         if isinstance(score, float):
-            check_score(score)
+            self.calibrator.peek(score, **own)  # refuses what `predict` would refuse
         self.model.learn_one(x, y, **kwargs)  # before anything of ours moves: it may refuse
-        forecast = self._waiting.pop(key) if score is None else self.calibrator.predict(score)
+        forecast = self._waiting.pop(key) if score is None else self.calibrator.predict(score, **own)
         self.calibrator.update(forecast, y if self._multiclass else int(y == self.labels[1]))
 
     def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
         """The calibrated probabilities of all labels."""
-        score = self._score(x, **kwargs)
+        score, own = self._score(x, **kwargs), self._groups_of(x)
         if self.remember:
             key = _key(x)
-            forecast = self._waiting[key] = self.calibrator.predict(score)
+            forecast = self._waiting[key] = self.calibrator.predict(score, **own)
             self._waiting.move_to_end(key)  # asked again, it is the newest
             answer: Any = forecast.probabilities if isinstance(forecast, MultiForecast) else forecast.probability
             if len(self._waiting) > self.remember:
                 self._waiting.popitem(last=False)
         else:
-            answer = self.calibrator.peek(score)
+            answer = self.calibrator.peek(score, **own)
         if self._multiclass:
             return dict(zip(self.labels, answer.tolist(), strict=True))
         return {self.labels[0]: 1.0 - answer, self.labels[1]: answer}
+
+    def _groups_of(self, x: Any) -> dict[str, Any]:
+        """The features that are groups, as an argument of the calibrator."""
+        if self.groups is None:
+            return {}
+        if not isinstance(x, Mapping) or not all(name in x for name in self._attributes):
+            raise InvalidInput(f"x must have the features {', '.join(self._attributes)}, got {shown(x)}")
+        return {"groups": tuple([x[name] for name in self._attributes])}
 
     def _score(self, x: Any, **kwargs: Any) -> Any:
         """The model's probability of the positive label, or of each of many; all alike while it has none."""

@@ -3,7 +3,7 @@
 ===========  ===============================================================================================
 of a `Bank`  is
 ===========  ===============================================================================================
-`_store`     a `RowStore`: the rows, the index that finds them by key, and the monitors
+`_store`     a `RowStore`: the rows, the index that finds them by key, the monitors and notices
 `_members`   `Members`: the receipts of keys that were served one event at a time, and the objects ``bank[key]``
 `_draws`     `Draws`: the random numbers of a hedging method
 `_pool`      the row that learns from all keys, with ``prior="pooled"``
@@ -13,6 +13,7 @@ of a `Bank`  is
 
 from __future__ import annotations
 
+import math
 import os
 from array import array
 from collections.abc import Callable, Iterator
@@ -45,12 +46,16 @@ from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator, issue_times, noticed_score, noticed_scores
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import Arrivals, schedule
-from calibeat.monitor.bets import Settings
+from calibeat.monitor.bets import Alarm, Settings
 from calibeat.monitor.monitor import Monitor
-from calibeat.monitor.monitors import Aside, Broken, Monitors
+from calibeat.monitor.monitors import Broken, Monitors
+from calibeat.monitor.notice import Notice
+from calibeat.monitor.notices import Noticed, Notices, NoticeSettings, heard_of
+from calibeat.monitor.silence import check_away, check_time
+from calibeat.monitor.slots import Aside
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -69,6 +74,7 @@ from .rows import (
 )
 from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
+_NUMBERS = {int, float, bool}
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
 NOWHERE: Flags = np.zeros(1, dtype=np.bool_)
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
@@ -89,12 +95,15 @@ class Bank:
         draws of different keys are independent, which matters to sums over keys.
     monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
         `broken`, `miscalibrated`, `table` and docs/monitor.md.
+    notice : a `Notice`; each key then has one with its settings: that nothing comes, that the score has moved. See
+        `check`, `away`, `table`. The time of an event is what its clock says, or what `times` say.
     threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
 
     Raises
     ------
     UnknownMethod : there is no preset of this name.
-    InvalidInput : the method fits its past again, or another argument is not as above.
+    InvalidInput : the method fits its past again, or another argument is not as above. A bank has no `groups`: a table
+        for each key would splinter the data. Pass the key as an attribute, ``Calibrator(groups=["key", "country"])``.
     CalibeatError : by every call after an error in the middle of a large batch: load the bank anew.
 
     >>> from calibeat import Bank, TOPS
@@ -114,7 +123,14 @@ class Bank:
     and 48 for its stats.
     """
 
-    _SHARED: ClassVar[tuple[str, ...]] = ("method", "seed", "prior", "independent", "watched")  # by banks that merge
+    _SHARED: ClassVar[tuple[str, ...]] = (
+        "method",
+        "seed",
+        "prior",
+        "independent",
+        "watched",
+        "noticed",
+    )  # by banks that merge
 
     def __init__(
         self,
@@ -125,7 +141,10 @@ class Bank:
         independent: bool = False,
         threads: int | None = None,
         monitor: Monitor | None = None,
+        notice: Notice | None = None,
+        groups: Any = None,
     ) -> None:
+        refuse_groups(groups)
         if not isinstance(method, Method):
             method = method_named(method)
         if method.needs_history:
@@ -137,7 +156,7 @@ class Bank:
             raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
         self._independent = bool(independent)
         seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
-        self._begin(method, seed, repr(method), prior, threads, monitor)
+        self._begin(method, seed, repr(method), prior, threads, monitor, notice)
 
     def _begin(
         self,
@@ -147,6 +166,7 @@ class Bank:
         prior: str | None,
         threads: int | None,
         monitor: Monitor | None,
+        notice: Notice | None,
         labels: tuple[Any, ...] | None = None,
     ) -> None:
         """Hold rows of a method. `identity` tells its receipts from those of other banks; `labels` are the classes."""
@@ -157,7 +177,11 @@ class Bank:
         self._lock = processes.new_lock()
         if monitor is not None and not isinstance(monitor, Monitor):
             raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
-        self._store = RowStore(method, None if monitor is None else monitor.settings)
+        if notice is not None and not isinstance(notice, Notice):
+            raise InvalidInput(f"notice must be a Notice, got {shown(notice)}")
+        settings = None if monitor is None else monitor.settings, None if notice is None else notice.settings
+        self._store = RowStore(method, *settings)
+        self._now: Callable[[], float] = (lambda: math.nan) if notice is None else notice._now  # the time of events
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0  # forecasts made so far, of all keys
         self._writable = True
@@ -166,6 +190,7 @@ class Bank:
         self._owed: tuple[Any, ...] | None = None  # what the monitors have not been told yet: a function, its arguments
         self._is_forked = False  # whether this is a copy in a new process that has not been used yet
         self._hedges = method.draws
+        self._receipt = np.dtype(f"V{receipt_type(method).itemsize}")
         self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
         self._members = Members(self)
         processes.register(self)
@@ -206,7 +231,7 @@ class Bank:
         return {"method": self._method.to_dict(), **settings}
 
     @classmethod
-    def _of_header(cls, header: dict[str, Any], threads: int, monitor: Monitor | None) -> Bank:
+    def _of_header(cls, header: dict[str, Any], threads: int, watched: dict[str, Any]) -> Bank:
         if "multi" in header:
             raise InvalidInput("a bank of many classes, which MultiBank.load reads")
         try:
@@ -214,7 +239,7 @@ class Bank:
         except InvalidInput as error:
             raise InvalidInput(f"a method that this version does not know: {error}") from error
         settings = {name: header[name] for name in ("prior", "independent")}
-        return cls(method, header["seed"], **settings, threads=threads, monitor=monitor)
+        return cls(method, header["seed"], **settings, threads=threads, **watched)
 
     def _member(self, key: Key, slot: int) -> Member:
         return Member(self, key, slot)
@@ -249,6 +274,11 @@ class Bank:
     def watched(self) -> Settings | None:
         """The settings of the keys' monitors, if there are any."""
         return self._store.watched
+
+    @property
+    def noticed(self) -> NoticeSettings | None:
+        """The settings of the keys' notices, if there are any."""
+        return self._store.noticed
 
     @property
     def kind(self) -> str:
@@ -301,6 +331,11 @@ class Bank:
         level                         the detector as a share of the alarm line
         log_e                         log e-value against "calibrated since the start"
         gain_low, gain_high           interval of the mean Brier gain over the score, valid at every moment
+        state                         with notices: learning, good, silent, no outcomes, score moved, ...
+        notices                       alarms of the notice ever
+        noticed                       the last one: what was noticed,
+        noticed_at, noticed_since     when, and since when, in seconds since 1970
+        next_check                    the moment at which `check` is to be asked next
         ============================  ============================================================================
 
         In the log-loss the probability of what happened counts as at least 1e-5. Means over no outcome are NaN.
@@ -348,6 +383,51 @@ class Bank:
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
             return self._store.names(self._monitors().miscalibrated(level))
+
+    def check(self, now: float | None = None) -> list[tuple[Key, Alarm]]:
+        """Ask the clock whether keys are silent for too long -> the new alarms, each with its key.
+
+        `now`, by default what the notice's clock says, is in seconds since 1970. Each silence is one alarm. Ask now and
+        then, or when the earliest ``next_check`` of `table` has passed. Alarms that events raise are in `table`.
+
+        Raises
+        ------
+        InvalidInput : the bank has no notices, or was opened with ``mmap=True``; or the time is not in [0, 1e11].
+
+        >>> from calibeat import Bank, Notice
+        >>> bank = Bank("ops", notice=Notice())
+        >>> times = [1_700_000_000 + 3600 * hour for hour in range(24 * 30)]
+        >>> p = bank.run(["oslo"] * 720, [0.3] * 720, [0, 1] * 360, times=times)
+        >>> [(key, alarm.what, alarm.page) for key, alarm in bank.check(times[-1] + 6 * 3600)]
+        [('oslo', 'no forecasts', True), ('oslo', 'no outcomes', False)]
+        >>> bank.table["state"]
+        array(['silent'], dtype=object)
+        """
+        with self._lock:
+            notices = self._notices()
+            raised = notices.check(check_time("now", self._now() if now is None else now))
+            return self._named(raised)
+
+    def away(self, a: float, b: float) -> list[tuple[Key, Alarm]]:
+        """Say that nobody listened from a to b, for any key: neither a silence nor a delay -> alarms of before a.
+
+        Raises
+        ------
+        InvalidInput : the bank has no notices, or was opened with ``mmap=True``; or a time is not in [0, 1e11].
+        """
+        a, b = check_away(a, b)
+        with self._lock:
+            return self._named(self._notices().away(a, b))
+
+    def _named(self, raised: list[Noticed]) -> list[tuple[Key, Alarm]]:
+        names = self._store.names(np.array([slot for slot, _ in raised], dtype=np.int32)).tolist() if raised else ()
+        return [(key, alarm) for key, (_, alarm) in zip(names, raised, strict=True)]
+
+    def _notices(self) -> Notices:
+        self._check_writable("be asked")
+        if self._store.notices is None:
+            raise InvalidInput("a bank must have notices for this, got Bank(..., notice=None)")
+        return self._store.notices
 
     def _monitors(self) -> Monitors:
         self._check_not_broken()
@@ -399,7 +479,8 @@ class Bank:
             time such as ``"30min"`` with `times`. One that is due later than that is learnt when it is due. Until a key
             has learnt its first outcome its forecasts are the raw scores (unless it started from a pool that had learnt
             some).
-        times : when each score was issued, in order, where `mature` is a time.
+        times : when each score was issued, in order, where `mature` is a time, or where there are notices. To a notice
+            an outcome comes when its key learns it; without times the whole batch happens now, by the notice's clock.
         finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
 
@@ -424,14 +505,15 @@ class Bank:
         column = check_keys(keys)
         count, probabilities = len(column), self._check_scores(scores)
         n = len(probabilities) // self._numbers
-        arrivals = schedule(n, due, mature, times, finish=finish)
+        issued = None if self._store.notices is None else issue_times(times, n)
+        arrivals = schedule(n, due, mature, None if mature is None and issued is not None else times, finish=finish)
         labels = self._check_outcomes(outcomes, None if arrivals is None else arrivals <= n)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
             self._check_writable("learn")
             batch = self._store.check(column), probabilities, labels, arrivals, workers
-            return self._given_back(scores, self._run(*batch, raw_first=mature is not None))
+            return self._given_back(scores, self._run(*batch, issued, raw_first=mature is not None))
 
     def predict_many(self, keys: Any, scores: Any) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -469,7 +551,9 @@ class Bank:
             play()
         return self._given_back(scores, forecasts)
 
-    def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:
+    def fold(
+        self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None, times: Any = None
+    ) -> Fold:
         """Forecasts and late outcomes of many keys, mixed, in one pass: the same bits as `predict`, `update`.
 
         Parameters
@@ -480,6 +564,7 @@ class Bank:
         receipts : of the outcomes whose forecast was made in an earlier call, in order: bytes, as `fold` gave them.
             Those that a copy of the bank has issued, or this one after the snapshot it continues from, are refused.
         of : for outcomes of forecasts in this same call, the position of the forecast; -1 for all others.
+        times : where there are notices, when each operation happened, in order; by default now, by the notice's clock.
 
         Returns ``(forecasts, receipts)``: a forecast for each operation (NaN for an outcome), and a receipt of fixed
         width for each forecast, as an array whose ``.tolist()`` is a list of bytes. Its layout is `receipt_type`.
@@ -502,15 +587,57 @@ class Bank:
         >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
         array([   nan,    nan, 0.8092])
         """
+        if type(keys) is list and len(keys) == 1 and of is None and times is None:
+            alone = self._fold_one(keys[0], scores, outcomes, receipts)
+            if alone is not None:
+                return alone
         column = check_keys(keys)
         labels = self._check_outcomes(outcomes)
         asked = np.isnan(labels)
         probabilities = self._check_some_scores(scores, asked)
         check_lengths(keys=len(column), scores=len(probabilities) // self._numbers, outcomes=len(labels))
         positions = None if of is None else np.asarray(of).astype(np.int64, casting="same_kind")
+        if times is not None and self._store.notices is None:
+            raise InvalidInput("times must come with notices, which they are for, got a bank without")
+        issued = issue_times(times, len(column))
         with self._lock:
             self._check_writable("learn")
-            return self._fold(self._store.check(column), probabilities, labels, receipts, positions)
+            happened = np.full(len(column), self._now()) if issued is None else issued
+            return self._fold(self._store.check(column), probabilities, labels, receipts, positions, happened)
+
+    def _fold_one(self, key: Any, scores: Any, outcomes: Any, receipts: Any) -> Fold | None:
+        """`fold` of one operation, for a key that is here, by `predict` or `update`: it takes a third of the time.
+
+        None where anything is unusual: `fold` itself does it then, or says what is wrong.
+        """
+        lists = type(key) in (int, str) and type(scores) is list and type(outcomes) is list
+        if not lists or not len(scores) == len(outcomes) == 1 or self._labels is not None:
+            return None
+        score, y = scores[0], outcomes[0]
+        asks = type(y) is float and y != y  # noqa: PLR0124 - NaN
+        if asks:
+            good = type(score) is float and 0.0 <= score <= 1.0 and len(receipts) == 0
+        else:
+            known = type(y) in (int, float) and y in (0, 1)
+            good = known and type(receipts) is list and len(receipts) == 1 and type(receipts[0]) is bytes
+        with self._lock:
+            self._check_writable("learn")
+            slot = self._slot(key) if good else -1
+            if slot < 0:
+                return None
+            member = self._members.serving(key, slot)
+            if asks:
+                forecast = member._predict_taken(score)
+                made = np.frombuffer(bytearray(forecast.to_bytes()), dtype=self._receipt)
+                return Fold(np.array([forecast.probability]), made)
+            try:
+                given = Forecast.from_bytes(receipts[0])
+                if member._receipts.settled.mark(given.event) != OPEN:
+                    return None
+                member._update_taken(given, int(y))
+            except CalibeatError:
+                return None
+            return Fold(np.array([np.nan]), np.empty(0, dtype=self._receipt))
 
     # ---- one event --------------------------------------------------------------------------------------------------
 
@@ -657,11 +784,12 @@ class Bank:
                 undo.remember(slots)
                 store.matrix[slots] = matrix
                 store.accept_foreign(slots)
-                if store.monitors is not None:
-                    store.monitors.restart_changed(slots, store.stats(EVENTS)[slots])
+                for watcher in store.watchers:
+                    watcher.restart_changed(slots, store.stats(EVENTS)[slots])
                 self._clock = clock
                 store.moves += 1  # so that members look again
-                undo.keep()
+                self._members.complete = False
+                undo.keep(lambda: self._members.let_go(column.plain()))
 
     @property
     def pool(self) -> Vector:
@@ -749,7 +877,7 @@ class Bank:
             self._check_writable("forget")
             store, idle = self._store, self._store.stats(LAST) <= self._clock - before
             dropped = self._empty()
-            dropped._clock, dropped._pool = self._clock, self._pool.copy()
+            dropped._clock, dropped._pool, dropped._now = self._clock, self._pool.copy(), self._now
             dropped._store = store.selected(idle)
             dropped._store.accept_foreign_rows()
             dropped._members.take(self._members)
@@ -824,7 +952,15 @@ class Bank:
     # ---- a batch ----------------------------------------------------------------------------------------------------
 
     def _run(
-        self, column: KeyColumn, scores: Vector, outcomes: Vector, due: Ints | None, workers: int, *, raw_first: bool
+        self,
+        column: KeyColumn,
+        scores: Vector,
+        outcomes: Vector,
+        due: Ints | None,
+        workers: int,
+        issued: Vector | None,
+        *,
+        raw_first: bool,
     ) -> Vector:
         """The forecasts of a batch, which is learnt: all its events or none. The caller holds the lock.
 
@@ -844,6 +980,11 @@ class Bank:
             if store.monitors is not None:
                 watched = partial(watched_columns, self._numbers, forecasts, outcomes, scores)
                 serve = store.monitors.after(serve, slots, watched, due)
+            if store.notices is not None and n:
+                times = np.full(n, self._now()) if issued is None else issued
+                heard = slots, times, noticed_scores(self._numbers, scores), outcomes
+                late = () if arrivals is None else (arrivals.moments, arrivals.order)
+                serve = store.notices.after(serve, heard_of(*heard, *late))
             if not large:
                 undo.remember(slots)
             if self._prior:
@@ -909,7 +1050,9 @@ class Bank:
         else:
             pool_late_rows(*where, arrivals.heads, arrivals.following)
 
-    def _fold(self, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None) -> Fold:
+    def _fold(
+        self, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None, times: Vector
+    ) -> Fold:
         """`fold` on input whose lengths and values were checked. The caller holds the lock."""
         asked, store, members = np.isnan(outcomes), self._store, self._members
         own = _own_forecasts(asked, of)
@@ -930,9 +1073,9 @@ class Bank:
             draws = self._draws.of(store, slots[asked])
             columns.run(store.flat, undo.clock, draws, pool, store.fresh, undo.count)
             columns.watch(store.monitors)
+            columns.notice(store.notices, times)
             made, settled = columns.made(), columns.settled()
-            columns.forecasts[~asked] = np.nan
-            result = Fold(self._folded(columns.forecasts), made.view(f"V{made.itemsize}"))
+            result = Fold(self._folded(columns.forecasts), made.view(self._receipt))
             self._clock = undo.clock + len(made)
             undo.keep(lambda: members.fold(settled))
         return result
@@ -1059,6 +1202,10 @@ def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
     """
     if type(outcomes) not in (list, np.ndarray):
         outcomes = to_array(outcomes)
+    if needed is None and _are_numbers(outcomes):
+        found = np.array(outcomes, dtype=np.float64)
+        if ((found == 0.0) | (found == 1.0) | np.isnan(found)).all():
+            return found
     missing = _missing(outcomes)
     if missing is None or (needed is not None and missing.shape != needed.shape):
         return check_outcomes(outcomes)
@@ -1073,8 +1220,14 @@ def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
 def blanked(values: Any, known: Flags) -> Any:
     """The values with 0 where none is known, if they are as many."""
     values = to_array(values)
-    found = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    kind = np.float64 if _are_numbers(values) else object
+    found = values if isinstance(values, np.ndarray) else np.array(values, dtype=kind)
     return np.where(known, found, 0.0) if found.shape == known.shape else values
+
+
+def _are_numbers(values: Any) -> bool:
+    """Whether this is a list of plain numbers, which NumPy reads as it stands."""
+    return type(values) is list and {*map(type, values)} <= _NUMBERS
 
 
 def _missing(outcomes: Any) -> Flags | None:
@@ -1093,6 +1246,15 @@ def _missing(outcomes: Any) -> Flags | None:
 
 
 # ---- one key: ``bank[key]`` --------------------------------------------------------------------------------------
+
+
+def refuse_groups(groups: Any) -> None:
+    """Raise `InvalidInput` where a bank is given groups."""
+    if groups is not None:
+        raise InvalidInput(
+            "a bank has no groups: a table for each key would splinter the data - pass the key as an attribute, "
+            'Calibrator(groups=["key", ...])'
+        )
 
 
 class Member(Calibrator):
@@ -1149,7 +1311,8 @@ class Member(Calibrator):
         self._signature = self._receipts.issuer.ensure_signature(self._bank._members.generation)
         return self._signature
 
-    def predict(self, score: Any) -> Any:
+    def predict(self, score: Any, groups: Any = None) -> Any:
+        refuse_groups(groups)
         with self._lock:
             self._refresh()
             return self._predict_taken(score)
@@ -1165,10 +1328,13 @@ class Member(Calibrator):
         bank, view, receipts = self._bank, self._bank._store.view, self._receipts
         forecast = super().predict(score)
         if bank._writable:
-            monitors, clock, events = bank._store.monitors, bank._clock + 1, forecast.event + 1
+            store, clock, events = bank._store, bank._clock + 1, forecast.event + 1
             at = self._slot * bank._store.stride + len(self._row)
             count, time = events + 0.0, clock + 0.0
-            owed = None if monitors is None else (monitors.catch_up, self._slot, events)
+            owed = None
+            if store.watchers:
+                heard = noticed_score(receipt_of(forecast).score)
+                owed = store.tell_forecast, self._slot, events, heard, bank._now()
             # One line, without a call: an interrupt comes before all of it or after all of it.
             view[at + EVENTS], view[at + LAST], bank._clock, receipts.known, bank._owed = (
                 count, time, clock, events, owed,
@@ -1203,8 +1369,8 @@ class Member(Calibrator):
         else:
             add_class_losses(self._stats, 0, given.score, given.probabilities, column)  # type: ignore[arg-type]
         pool, owed = bank._pool_after(given.score, y), None
-        if store.monitors is not None:
-            owed = store.monitors.update, self._slot, event, watched_event(given, y)
+        if store.watchers:
+            owed = store.tell_outcome, self._slot, event, watched_event(given, y), bank._now()
         # One line, without a call: an interrupt comes before all of it or after all of it.
         store.view[first:last], bank._pool, marks[at], receipts.settled, bank._owed = whole, pool, mark, settled, owed
         if owed is not None:
@@ -1219,7 +1385,9 @@ class Member(Calibrator):
         mature: Any = None,
         times: Any = None,
         finish: bool = False,
+        groups: Any = None,
     ) -> Vector:
+        refuse_groups(groups)
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
@@ -1233,6 +1401,14 @@ class Member(Calibrator):
             self._refresh()
             monitors = self._bank._store.monitors
             return None if monitors is None else Monitor._copied(monitors, self._slot)
+
+    @property
+    def notice(self) -> Notice | None:
+        """A copy of the key's notice as it is now, if the bank has notices; of its alarms it knows the last."""
+        with self._lock:
+            self._refresh()
+            notices = self._bank._store.notices
+            return None if notices is None else Notice._copied(notices, self._slot)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:  # type: ignore[override]
@@ -1260,6 +1436,9 @@ class Members:
         self._serving: Member | None = None
         self._fingerprints: dict[Key, int] = {}  # of the keys that were asked for lately
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
+        # Both hold as long as rows have not moved: fingerprints by slot, 0 if not asked for yet; keys with a record.
+        self._issuers: tuple[int, npt.NDArray[np.uint64]] = -1, np.empty(0, dtype=np.uint64)
+        self._places: tuple[int, int, dict[int, Key]] = -1, 0, {}
         # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
         self.generation: str | None = None
         # Whether a key without a record has no open events: unknown after `fold`.
@@ -1309,6 +1488,10 @@ class Members:
             if len(self._records) >= self._many:
                 self._sweep()
             found = self._records[key] = self._made(key, slot)
+            moves, count, places = self._places
+            if count == len(self._records) - 1:
+                places[slot] = key
+                self._places = moves, count + 1, places
         return found
 
     def _made(self, key: Key, slot: int) -> Ledger:
@@ -1334,6 +1517,7 @@ class Members:
         for key, events in self._counts():
             if key not in self._alive and not self._records[key].is_open(events):
                 del self._records[key]
+        self._places = -1, 0, {}
         self._many = max(self.RECORDS, 2 * len(self._records))
 
     def _counts(self) -> list[tuple[Key, int]]:
@@ -1357,6 +1541,11 @@ class Members:
             member = self._alive.pop(key, None)
             if member is not None:
                 member._gone = True
+
+    def let_go(self, keys: list[Any]) -> None:
+        """Let go of the records of keys, given as an index has them: their rows have come from elsewhere."""
+        for key in keys:
+            self._records.pop(key if isinstance(key, int) else key.decode(), None)
 
     def forget_unknown(self) -> None:
         """Let go of the records of keys that are not here."""
@@ -1414,16 +1603,38 @@ class Members:
 
     def identify(self, columns: FoldColumns) -> None:
         """The issuers and generations of the receipts of a call, and the keys that have a record, by slot."""
-        used, places = (columns.slots, 0) if len(columns.slots) == 1 else np.unique(columns.slots, return_inverse=True)
-        keys = self._bank._store.names(used).tolist()
-        columns.issuers = np.array([self.fingerprint(key) for key in keys], dtype=np.uint64)
-        columns.generations = np.array([self.generation_of(key) for key in keys], dtype=np.uint32)
-        if len(columns.slots) > 1:
-            columns.issuers, columns.generations = columns.issuers[places], columns.generations[places]
+        slots, own = columns.slots, int(self.generation or "0", 16)
+        columns.issuers = self._issuers_of(slots)
+        columns.generations = np.full(len(slots), own, dtype=np.uint32)
         if self._records:
-            columns.recorded = {
-                slot: key for slot, key in zip(used.tolist(), keys, strict=True) if key in self._records
-            }
+            places = self._recorded_slots()
+            columns.recorded = {slot: places[slot] for slot in {*slots.tolist()} if slot in places}
+            for slot, key in columns.recorded.items():
+                columns.generations[slots == slot] = self.generation_of(key)
+
+    def _issuers_of(self, slots: Slots) -> npt.NDArray[np.uint64]:
+        """The fingerprints of the keys in these slots."""
+        store, (moves, known) = self._bank._store, self._issuers
+        if moves != store.moves:
+            known = known[:0]
+        if len(known) < len(store):
+            known = np.append(known, np.zeros(max(len(known) // 2, len(store) - len(known)), dtype=np.uint64))
+            self._issuers = store.moves, known
+        found = known[slots]
+        if not found.all():
+            new = np.unique(slots[found == 0])
+            known[new] = [self.fingerprint(key) for key in store.names(new).tolist()]
+            found = known[slots]
+        return found
+
+    def _recorded_slots(self) -> dict[int, Key]:
+        """The keys that have a record, by slot."""
+        moves, count, places = self._places
+        if moves != self._bank._store.moves or count != len(self._records):
+            keys = list(self._records)
+            places = dict(zip(self._bank._store.find(check_keys(keys)).tolist(), keys, strict=True))
+            self._places = self._bank._store.moves, len(keys), places
+        return places
 
     def fold(self, settled: dict[Key, list[tuple[int, float]]]) -> None:
         """Note what a call has done: the outcomes learnt of the keys that have a record."""
@@ -1475,11 +1686,11 @@ class Undo:
     def __init__(self, bank: Bank) -> None:
         store, members = bank._store, bank._members
         self._bank, self._store, self._index = bank, store, store.index
-        self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
+        self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy() if bank._prior else None
         self._foreign = store.foreign
         self._receipts = members.generation, members.complete
         self._aside: tuple[Slots, Matrix] | None = None
-        self._monitors_before: Aside | None = None
+        self._watchers_before: list[Aside] = []
         self._entry: tuple[int, Ints] | None = None
         self._threads: tuple[Barrier, int] | None = None
         self._then: Callable[[], None] | None = None
@@ -1495,18 +1706,18 @@ class Undo:
 
     def remember(self, slots: Slots) -> None:
         """Put rows aside that are about to change."""
-        slots = np.unique(slots)
+        if len(slots) > 1:
+            slots = np.unique(slots)
         self._aside = slots, self._store.matrix[slots]
-        if self._store.monitors is not None:
-            self._monitors_before = self._store.monitors.remember(slots[slots < self.count])
+        self._watchers_before = [watcher.remember(slots[slots < self.count]) for watcher in self._store.watchers]
 
     def remember_key(self, slot: int) -> None:
         """Put a key aside that is about to be forgotten, with its row."""
         self.remember(np.array([slot], dtype=np.int32))
         if self._index is not None:
             self._entry = slot, self._index.entry(slot).copy()
-        if self._store.monitors is not None:  # the last takes its place
-            self._monitors_before = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
+        moved = np.unique([slot, self.count - 1]).astype(np.int32)  # the last takes its place
+        self._watchers_before = [watcher.remember(moved) for watcher in self._store.watchers]
 
     def leave_to(self, barrier: Barrier, events: int) -> None:
         """Threads behind a barrier make the change, of this many events. Once it is open they finish it."""
@@ -1544,12 +1755,13 @@ class Undo:
         if self._entry is not None and self._index is not None:
             slot, entry = self._entry
             self._index.entry(slot)[:] = entry
-        if store.monitors is not None and self._monitors_before is not None:
-            store.monitors.restore(self._monitors_before)
+        for watcher, before in zip(store.watchers, self._watchers_before, strict=False):  # none before `remember`
+            watcher.restore(before)
         store.truncate(self._index, self.count, self._foreign)
         bank._draws.forget_from(self.count)
         bank._store, bank._clock, bank._owed = store, self.clock, None
-        bank._pool[:] = self._pool
+        if self._pool is not None:
+            bank._pool[:] = self._pool
         bank._members.generation, bank._members.complete = self._receipts
         bank._members.forget_unknown()
 
@@ -1605,8 +1817,7 @@ class Draws:
 
 def row_width(bank: Bank) -> int:
     """How many numbers such a row has."""
-    monitors = bank._store.monitors
-    return bank._store.stride + (0 if monitors is None else monitors.settings.width)
+    return bank._store.stride + sum(watcher.settings.width for watcher in bank._store.watchers)
 
 
 def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:
@@ -1616,14 +1827,14 @@ def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:
         store = bank._store
         rows = store.matrix[: len(store)].copy()
         rows[:, store.method.width + LAST] = 0.0
-        if store.monitors is not None:
-            if store.monitors.queues:
-                slot = min(store.monitors.queues)
+        for watcher in store.watchers:
+            if watcher.queues:
+                slot = min(watcher.queues)
                 raise InvalidInput(
                     "a bank with monitors must have no outcome under way when its rows leave, got one of key "
                     f"{store.names(np.array([slot], dtype=np.int32))[0]!r}"
                 )
-            rows = np.hstack([rows, store.monitors.matrix[: len(store)]])
+            rows = np.hstack([rows, watcher.matrix[: len(store)]])
         return store.names(), rows
 
 
@@ -1636,8 +1847,10 @@ def rows_in(bank: Bank, keys: Any, rows: Matrix, *, seen: bool = False) -> None:
     if seen:
         own[:, store.method.width + LAST] = own[:, store.method.width + EVENTS].sum()
     bank.set_rows(keys, own)
-    if store.monitors is not None:
-        watched = rows[:, store.stride :]
-        store.monitors.settings.check_rows(watched)
+    at = store.stride
+    for watcher in store.watchers:
+        watched = rows[:, at : at + watcher.settings.width]
+        at += watcher.settings.width
+        watcher.settings.check_rows(watched)
         with bank._lock:
-            store.monitors.matrix[store.find(check_keys(keys))] = watched
+            watcher.matrix[store.find(check_keys(keys))] = watched

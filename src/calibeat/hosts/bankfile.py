@@ -33,6 +33,7 @@ from calibeat.core.layout import N
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.notice import Notice
 
 from .keys import MOST_SEED, Seed, check_index, check_table, check_text
 from .rows import check_rows
@@ -47,8 +48,8 @@ _BYTES_AT_ONCE = 2**20  # written and hashed together
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
 _TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
-_TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1"}
-_OPTIONAL = ("receipts", "monitors", "waiting")  # not in every file
+_TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1", "notices": "<f8", "open": "|u1"}
+_OPTIONAL = ("receipts", "monitors", "waiting", "notices", "open")  # not in every file
 _NOT_A_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _SECTIONS_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
@@ -147,6 +148,7 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "keys": bank._store.kind,
         "hash_seed": None if index is None else index.seed.value,
         **({} if bank.watched is None else {"monitor": asdict(bank.watched)}),
+        **({} if bank.noticed is None else {"notice": asdict(bank.noticed)}),
         "receipts": bank._members.complete,  # whether all that wait for their outcome are written down
     }
 
@@ -166,7 +168,9 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
 
 
 def _empty(kind: type[Bank], header: dict[str, Any], threads: int) -> Bank:
-    return kind._of_header(header, threads, Monitor(**header["monitor"]) if "monitor" in header else None)
+    kinds: dict[str, Any] = {"monitor": Monitor, "notice": Notice}
+    watched = {name: made(**header[name]) for name, made in kinds.items() if name in header}
+    return kind._of_header(header, threads, watched)
 
 
 def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: bool) -> None:
@@ -179,8 +183,8 @@ def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: boo
     bank._store.restore(header["keys"], seed, header["count"], sections)
     if verify and bank._store.index is not None:
         check_index(bank._store.index)
-    if verify and bank._store.monitors is not None:
-        bank._store.monitors.settings.check_rows(bank._store.monitors.matrix)
+    for watcher in bank._store.watchers if verify else ():
+        watcher.settings.check_rows(watcher.matrix)
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
     bank._members.load(receipts, complete=header["receipts"] is True)
 

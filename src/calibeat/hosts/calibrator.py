@@ -8,6 +8,9 @@ takes the calibrator's lock, and closes the fast path while it is at work.
 What takes several steps takes effect in one of them, a call into machine code (`_forecast`, `_settle`, `_take_batch`):
 an interrupt, or a fork, comes before all of it or after all of it.
 What the monitors must be told of it is kept in `_owed` until they know. After an interrupt the next call tells them.
+
+Where there are groups, a batch changes their cells in place. `GroupTable` remembers what they held until `_take_batch`,
+and what was broken off before is undone, at once or by the next call that looks at cells.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import logging
 import math
 import warnings
 from array import array
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +30,7 @@ from calibeat._util import processes
 from calibeat._util.check import (
     check_interval,
     check_lengths,
-    check_number,
+    check_numbers,
     check_outcomes,
     check_score,
     check_scores,
@@ -48,10 +51,16 @@ from calibeat.core.receipt import LANE, receipt_of, watched_columns, watched_eve
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
-from calibeat.late import in_order, schedule
+from calibeat.late import in_order, moments_of, schedule
 from calibeat.monitor.monitor import Monitor
 
-from .ledger import OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
+from .ledger import NO_DUE, OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
+
+if TYPE_CHECKING:  # loaded by calibrators that have them
+    from calibeat.monitor.notice import Notice
+    from calibeat.monitor.notices import Heard
+
+    from .groups import Groups, GroupTable, Segments
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
@@ -59,6 +68,17 @@ Watched = Monitor | Mapping[str, Monitor] | None
 FORMAT = 1  # of snapshots
 OURS, RAW_SCORE, STATIC_LANE = "ours", "raw", "still"
 COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
+
+ELSEWHERE = {  # names of other libraries, and what to use here
+    "fit": "run(scores, outcomes), which learns a past event by event; calibeat.sklearn has estimators with fit",
+    "partial_fit": "update(forecast, outcome) of one event, or run(scores, outcomes) of many",
+    "predict_proba": "predict(score) of one event, or predict_many(scores)",
+    "transform": "predict_many(scores), or calibeat.sklearn.ScoreCalibrator",
+    "fit_transform": "run(scores, outcomes), or calibeat.sklearn.ScoreCalibrator",
+    "learn_one": "update(forecast, outcome), or calibeat.river.OnlineCalibrated",
+    "save": "to_json(), the whole state as text, and from_json; a Bank has save and load",
+    "load": "Calibrator.from_json(text), where text is what to_json() gave",
+}
 
 _STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
 
@@ -157,9 +177,9 @@ def _grown(column: Vector, size: int) -> Vector:
 
 
 class Watch:
-    """The monitors of one stream by the column that they watch. Forecast number n is event n of the calibrator."""
+    """The monitors of one stream by the column that they watch, and its notice. Forecast n is event n of the stream."""
 
-    def __init__(self, method: Method, monitor: Watched) -> None:
+    def __init__(self, method: Method, monitor: Watched, notice: Notice | None = None) -> None:
         given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
         if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
             raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
@@ -170,28 +190,57 @@ class Watch:
             raise InvalidInput("monitor of 'still' must have a method with Lanes, such as AUTO, got another method")
         if len({id(value) for value in given.values()}) < len(given):
             raise InvalidInput("monitors must be different objects, got one for two columns")
+        if notice is not None:
+            from calibeat.monitor.notice import Notice
+
+            if not isinstance(notice, Notice):
+                raise InvalidInput(f"notice must be a Notice, got {shown(notice)}")
         self.monitors: dict[str, Monitor] = {column: value._serve() for column, value in given.items()}
+        self.notice = None if notice is None else notice._serve()
 
     def __bool__(self) -> bool:
-        return bool(self.monitors)
+        return bool(self.monitors) or self.notice is not None
 
     def room(self, events: int) -> Vector:
         """Where a batch notes what the static lane says of each event; empty if it is not watched."""
         return np.empty(events if STATIC_LANE in self.monitors else 0)
 
-    def announce(self, events: int) -> None:
-        """So many forecasts have been made."""
+    def now(self) -> float:
+        """The time of an event that happens now, where it is noticed."""
+        return math.nan if self.notice is None else self.notice._now()
+
+    def announce(self, events: int, score: Any) -> None:
+        """So many forecasts have been made, the last one of this score."""
         for monitor in self.monitors.values():
             with monitor._lock:
                 monitor._rows.catch_up(0, events)
+        if self.notice is not None:
+            with self.notice._lock:
+                self.notice._rows.forecast(0, events - 1, self.now(), noticed_score(score))
 
-    def update(self, forecast: Any, y: float) -> None:
+    def update(self, forecast: Any, y: float, now: float) -> None:
         """The outcome of a forecast."""
         said, came, score = watched_event(forecast, y)
         static_lane = forecast.lanes[LANE] if STATIC_LANE in self.monitors else math.nan
         for monitor, p, s in self._columns(said, score, static_lane, math.nan):
             with monitor._lock:
                 monitor._rows.update(0, forecast.event, (p, came, s))
+        if self.notice is not None:
+            with self.notice._lock:
+                self.notice._rows.outcome(0, forecast.event, now)
+
+    def heard(
+        self, K: int, times: Vector | None, scores: Vector, outcomes: Vector, late: loops.Late | None
+    ) -> Heard | None:
+        """What the notice hears of a batch; without times, that it happens now."""
+        if self.notice is None or len(outcomes) == 0:
+            return None
+        from calibeat.monitor.notices import heard_of
+
+        n = len(outcomes)
+        issued = np.full(n, self.now()) if times is None else times
+        batch = np.zeros(n, dtype=np.int32), issued, noticed_scores(K, scores), outcomes
+        return heard_of(*batch) if late is None else heard_of(*batch, late.due, late.order)
 
     def run(
         self,
@@ -202,6 +251,7 @@ class Watch:
         static_lane: Vector,
         due: Ints | None,
         end: int,
+        heard: Heard | None,
     ) -> None:
         """A batch after so many events; of late outcomes those that are due at `end` or after it never come.
 
@@ -213,6 +263,9 @@ class Watch:
                 monitor._rows.catch_up(0, events)
                 if monitor._rows.queue(0).announced == events:
                     monitor._rows.run(0, p, outcomes, s, due, closed=True)
+        if self.notice is not None and heard is not None:
+            with self.notice._lock:
+                self.notice._rows.run(0, events, heard)
 
     def _columns(self, ours: Any, raw: Any, static_lane: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
         """Each monitor, what it watches, and what that must beat; the raw score has no gain over itself."""
@@ -223,10 +276,11 @@ class Watch:
 
     def dump(self) -> dict[str, Any]:
         """For a snapshot."""
-        return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}}
+        notice = {} if self.notice is None else {"notice": self.notice._state()}
+        return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}, **notice}
 
     @classmethod
-    def load(cls, method: Method, data: Any, events: int) -> Watch:
+    def load(cls, method: Method, data: Any, notice: Any, events: int) -> Watch:
         """The inverse of `dump`, for a stream that has made so many forecasts."""
         if not isinstance(data, dict):
             raise InvalidInput(f"monitors must be an object, got {shown(data)}")
@@ -236,7 +290,33 @@ class Watch:
             if monitor.waiting.forecasts > events:
                 raise InvalidInput(f"monitors must have at most {events} forecasts, got {monitor.waiting.forecasts}")
             monitor._hosted = True
+        if notice is not None:
+            from calibeat.monitor.notice import Notice
+
+            watch.notice = Notice._restored(notice)
+            if watch.notice.forecasts != events:
+                raise InvalidInput(f"notice must know of {events} forecasts, got {watch.notice.forecasts}")
+            watch.notice._hosted = True
         return watch
+
+
+def noticed_score(score: Any) -> float:
+    """What a notice hears of a score: of many classes the largest."""
+    return score if isinstance(score, float) else float(score.max())
+
+
+def noticed_scores(K: int, scores: Vector) -> Vector:
+    """The same of a batch."""
+    return scores if K == 1 else scores.reshape(-1, K).max(axis=1)
+
+
+def issue_times(times: Any, events: int) -> Vector | None:
+    """When each score was issued, in seconds since 1970; None if nobody says."""
+    if times is None:
+        return None
+    from calibeat.monitor.silence import check_times
+
+    return check_times(moments_of(times, events) / 1e6)
 
 
 # ---- the host ------------------------------------------------------------------------------------------------------
@@ -252,6 +332,10 @@ class Calibrator(Stream):
     stream : a name for the stream; two streams of one seed draw independently.
     monitor : a new `Monitor`, which then watches the forecasts; or several by what they watch, ``{"ours": ...,
         "raw": ..., "still": ...}``: the forecasts, the raw scores, the lane of AUTO that never moves. docs/monitor.md.
+    notice : a new `Notice`, which then notices that nothing comes, and that the score has moved. The time of an event
+        is what its clock says, or in `run` what `times` say.
+    groups : names of attributes of each event, such as country and device, or a `Groups`. Forecasts then hold within
+        each of their values, not only on average; methods with `Lanes` (AUTO, GAUTO).
 
     >>> from calibeat import Calibrator
     >>> cal = Calibrator()
@@ -268,6 +352,13 @@ class Calibrator(Stream):
     >>> p.shape
     (3,)
 
+    With groups, by name or in their order:
+
+    >>> cal = Calibrator(groups=["country", "device"])
+    >>> f = cal.predict(0.83, groups={"country": "fr", "device": "ios"})
+    >>> cal.update(f, 0)
+    >>> p = cal.run([0.2, 0.7], [0, 1], groups={"country": ["fr", "it"], "device": ["ios", "web"]})
+
     A receipt that comes back twice is learnt once, and an outcome that contradicts the one learnt is an
     `OutcomeConflict`, also after a restart from `to_json`. Threads may share a calibrator: a lock makes each call
     happen as a whole, and an interrupted call has happened or has not. docs/receipts.md has the details.
@@ -277,17 +368,34 @@ class Calibrator(Stream):
     _STATE: ClassVar[tuple[str, ...]] = (
         "method", "seed", "stream", "events", "row", "history", "settled", "generations", "monitors",
     )  # fmt: skip
+    _OPTIONAL: ClassVar[tuple[str, ...]] = ("groups", "notice")
+    _table: GroupTable | None = None  # of the groups
 
     def __init__(
-        self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0, *, monitor: Watched = None
+        self,
+        method: Method | str = AUTO,
+        seed: int = 0,
+        stream: int | str = 0,
+        *,
+        monitor: Watched = None,
+        notice: Notice | None = None,
+        groups: Groups | Sequence[str] | None = None,
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
         # A subclass of str, such as NumPy's, has another repr, and would be another stream.
         stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
         seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
-        self._begin(method, seed, stream, array("d", method.initial_row()), issuer_name(method, seed, stream))
-        self._set_watch(Watch(method, monitor))
+        if groups is None:
+            self._begin(method, seed, stream, array("d", method.initial_row()), issuer_name(method, seed, stream))
+        else:
+            from .groups import Groups, GroupTable
+
+            table = GroupTable(Groups.of(groups), method)
+            name = issuer_name(method, seed, stream, table.groups.identity)
+            self._begin(method, seed, stream, array("d", table.initial_row()), name)
+            self._set_table(table)
+        self._set_watch(Watch(method, monitor, notice))
         processes.register(self)
 
     def _forked(self) -> None:
@@ -316,6 +424,10 @@ class Calibrator(Stream):
         self._begin_generation(name, self._key)
         self._warned_of_ball = False
 
+    def _set_table(self, table: GroupTable) -> None:
+        self._table, self._width = table, table.receipt_width
+        self._serve_groups(table.maker, table.cells)
+
     def _set_watch(self, watch: Watch) -> None:
         self._watch, self._announce, self._is_watched = watch, watch.announce, bool(watch)
 
@@ -335,32 +447,40 @@ class Calibrator(Stream):
         check_lengths(scores=events, outcomes=len(labels))
         return labels
 
+    def _check_groups(self, groups: Any, events: int) -> Ints | None:
+        """The words of the groups of so many events; None where there are no groups."""
+        if self._table is None or groups is None:
+            self._words(groups)  # raises where there should be some, or none
+            return None
+        return self._table.maker.of_events(groups, events)
+
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         """The forecasts in the kind of the scores."""
         return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
 
     # ---- single events: `predict` and `update` are those of `Stream` -----------------------------------------------
 
-    def _predict_alone(self, score: Any) -> Any:
+    def _predict_alone(self, score: Any, words: bytes | None = None) -> Any:
         """`predict` where something else must be done first, or afterwards."""
         with self._lock:
             self._recover()
-            forecast = self._forecast(score)
+            forecast = self._forecast(score, words)
             self._recover()
             return forecast
 
-    def peek(self, score: Any) -> Any:
-        """What `predict` would say of a score now. No event is made, nothing changes.
+    def peek(self, score: Any, groups: Any = None) -> Any:
+        """What `predict` would say of a score, and of its groups, now. No event is made, nothing changes.
 
         >>> from calibeat import Calibrator, OPS
         >>> cal = Calibrator(OPS)
         >>> cal.peek(0.25), cal.events
         (0.25, 0)
         """
-        score = self._check_score(score)
+        score, words = self._check_score(score), self._words(groups)
         with self._lock:
             self._refresh()
-            return self._peek(score)
+            self._undo_batch()
+            return self._peek(score, words)
 
     def _sign(self) -> str:
         """The signature of a generation that begins with this forecast."""
@@ -376,7 +496,7 @@ class Calibrator(Stream):
                 self._recover()
                 ledger, learnt = self._receipts, int(self._row[N])
                 if not self._is_own(forecast):
-                    ledger.check(forecast, self._events, learnt)
+                    ledger.check(forecast, self._events, learnt, self._table)
                 event, settled = forecast.event, ledger.settled
                 first, marks = settled.span
                 has_room = 0 <= event - first < len(marks)
@@ -394,10 +514,11 @@ class Calibrator(Stream):
                 self._is_busy = False
             if self._needs_history:
                 self._after_learning()
+            self._warn_of_crowd()
 
     def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Make the outcome take effect: the row, and the mark of its event."""
-        owed = (self._watch.update, receipt_of(forecast), y) if self._is_watched else None
+        owed = (self._watch.update, receipt_of(forecast), y, self._watch.now()) if self._is_watched else None
         row = None
         if self._needs_history:  # a refit may follow, so learn in a copy
             row = self._view().copy()
@@ -421,6 +542,16 @@ class Calibrator(Stream):
                 learner.radius,
             )
 
+    def _warn_of_crowd(self) -> None:
+        """Once, when the groups have forgotten many cells."""
+        if self._table is not None and not self._is_crowded:
+            with self._lock:
+                if self._is_crowded or not self._table.is_crowded(self._row):
+                    return
+                sentence = self._table.warning(self._view())
+                self._is_crowded = True
+            _log.warning(sentence)
+
     # ---- many events ----------------------------------------------------------------------------------------------
 
     def run(
@@ -428,6 +559,7 @@ class Calibrator(Stream):
         scores: npt.ArrayLike,
         outcomes: npt.ArrayLike,
         *,
+        groups: Any = None,
         due: npt.ArrayLike | None = None,
         mature: Any = None,
         times: Any = None,
@@ -439,12 +571,15 @@ class Calibrator(Stream):
         ----------
         scores : probabilities in [0, 1].
         outcomes : 0 or 1 (False or True).
+        groups : the values of the attributes, where the calibrator has groups: a dict of columns, a data frame, an
+            Arrow table, or a 2-d array (events x attributes).
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
         mature : the age at which an outcome is learnt, ones and zeros alike: a number of forecasts, or a time
             such as ``"30min"`` or a timedelta, with `times`. An outcome that is due later is learnt when it is due.
             Until the first outcome is learnt the forecasts are the raw scores. See docs/late-outcomes.md.
-        times : when each score was issued, in order, where `mature` is a time.
+        times : when each score was issued, in order, where `mature` is a time, or where there is a notice. To a notice
+            an outcome comes when it is learnt; without times the whole batch happens now, by its clock.
         finish : outcomes that are due later are learnt at the end, after the last prediction.
 
         Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
@@ -457,46 +592,75 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : a score, an outcome or a due time is impossible; the message names the first bad row.
+        InvalidInput : a score, an outcome, a group or a due time is impossible; the message names the first bad row.
         """
         probabilities = self._check_scores(scores)
         n = len(probabilities) // self._numbers
-        arrivals = schedule(n, due, mature, times, finish=finish)
+        issued = None if self._watch.notice is None else issue_times(times, n)
+        arrivals = schedule(n, due, mature, None if mature is None and issued is not None else times, finish=finish)
         if arrivals is None:
-            return self._given_back(scores, self._run(n, probabilities, self._check_outcomes(outcomes, n)))
+            labels, words = self._check_outcomes(outcomes, n), self._check_groups(groups, n)
+            return self._given_back(scores, self._run(n, probabilities, labels, words=words, issued=issued))
         comes = arrivals <= n
-        labels = self._check_outcomes(outcomes, n, comes)
+        labels, words = self._check_outcomes(outcomes, n, comes), self._check_groups(groups, n)
         order = in_order(arrivals, np.flatnonzero(comes), n)
         late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
-        return self._given_back(scores, self._run(n + 1, probabilities, labels, late))
+        return self._given_back(scores, self._run(n + 1, probabilities, labels, late, words, issued))
 
-    def _run(self, end: int, scores: Vector, outcomes: Vector, late: loops.Late | None = None) -> Vector:
+    def _run(
+        self,
+        end: int,
+        scores: Vector,
+        outcomes: Vector,
+        late: loops.Late | None = None,
+        words: Ints | None = None,
+        issued: Vector | None = None,
+    ) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
             try:
                 self._is_busy = True
+                self._undo_batch()
                 events, row, owed = self._events, self._view().copy(), None
-                forecasts, static_lane = self._play(end, row, scores, outcomes, late)
+                forecasts, static_lane = self._play(end, row, scores, outcomes, late, words)
                 settled = self._settled_after(events, outcomes, late, end)
                 if self._is_watched:
                     watched = watched_columns(self._numbers, forecasts, outcomes, scores)
-                    owed = (self._watch.run, events, *watched, static_lane, late and late.due, end)
+                    heard = self._watch.heard(self._numbers, issued, scores, outcomes, late)
+                    owed = (self._watch.run, events, *watched, static_lane, late and late.due, end, heard)
                 self._take_batch(row, events + len(outcomes), settled, owed)
                 self._recover()
             finally:
+                self._undo_batch()
                 self._is_busy = False
             if self._needs_history:
                 self._after_learning()
+            self._warn_of_crowd()
             return forecasts
+
+    def _undo_batch(self) -> None:
+        """Take back what a batch that was broken off has done to the cells. The caller holds the lock."""
+        if self._table is not None:
+            if self._has_batch:
+                self._table.undo()
+                self._has_batch = False
+            else:
+                self._table.close()
 
     def _settled_after(self, events: int, outcomes: Vector, late: loops.Late | None, end: int) -> SettledEvents:
         """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
-        known = outcomes if late is None else np.where(late.due < end, outcomes, np.nan)
-        return self._receipts.settled.after(events, known)
+        due = NO_DUE if late is None else late.due
+        return self._receipts.settled.after(events, outcomes, due, end)
 
     def _play(
-        self, end: int, row: Vector, scores: Vector, outcomes: Vector, late: loops.Late | None
+        self,
+        end: int,
+        row: Vector,
+        scores: Vector,
+        outcomes: Vector,
+        late: loops.Late | None,
+        words: Ints | None = None,
     ) -> tuple[Vector, Vector]:
         """Let the loop move this row -> the forecasts, and what the static lane says of each event (if watched)."""
         method, history, n = self._method, self._history, len(outcomes)
@@ -507,6 +671,10 @@ class Calibrator(Stream):
         static_lane = self._watch.room(n) if self._is_watched else loops.NO_LANE
         forecasts, receipts = np.empty(len(scores)), np.empty(held * self._width)
         batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, static_lane, receipts, method.scratch())
+        if self._table is not None and words is not None:
+            self._has_batch = True
+            self._table.run(stream, batch, words, late, end)
+            return forecasts, static_lane
         place = loops.place_before()
         for part in loops.pieces(end, self._numbers):
             while loops.run_batch(method.spec, stream, batch, self._past(), late, place, part.stop):
@@ -516,7 +684,7 @@ class Calibrator(Stream):
     def _past(self) -> Past:
         return loops.NO_PAST if self._history is None else self._history.columns
 
-    def predict_many(self, scores: npt.ArrayLike) -> Vector:
+    def predict_many(self, scores: npt.ArrayLike, groups: Any = None) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         >>> from calibeat import Calibrator, OPS
@@ -525,13 +693,22 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : a score is not a number in [0, 1]; the message names the first bad row.
+        InvalidInput : a score is not a number in [0, 1], or a group is impossible; the message names the first bad row.
         """
         probabilities, K = self._check_scores(scores), self._numbers
         forecasts, n = np.empty(len(probabilities)), len(probabilities) // K
         check_lengths(scores=n)
+        words = self._check_groups(groups, n)
         with self._lock:
             self._refresh()
+            if self._table is not None and words is not None:
+                try:
+                    self._is_busy = True  # the cells must stay as they are
+                    self._undo_batch()
+                    self._table.predict_many(self._view(), probabilities, self._draws(n), words, forecasts)
+                finally:
+                    self._is_busy = False
+                return self._given_back(scores, forecasts)
             draws = self._draws(n)
             row = self._view().copy()
             stream, work = loops.one_stream(row, self._events), self._method.scratch()
@@ -560,6 +737,7 @@ class Calibrator(Stream):
             self._refresh()
             try:
                 self._is_busy = True
+                self._undo_batch()
                 state = {
                     **self._described(),
                     "events": self._events,
@@ -567,6 +745,7 @@ class Calibrator(Stream):
                     "history": {} if self._history is None else self._history.remembered(self.outcomes),
                     **self._receipts.dump(self._events),
                     **self._watch.dump(),
+                    **({} if self._table is None else {"groups": self._table.to_dict()}),
                 }
             finally:
                 self._is_busy = False
@@ -578,7 +757,15 @@ class Calibrator(Stream):
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
-        return cls(cls._method_in(state), state["seed"], state["stream"])
+        return cls(cls._method_in(state), state["seed"], state["stream"], groups=cls._groups_in(state))
+
+    @classmethod
+    def _groups_in(cls, state: dict[str, Any]) -> Groups | None:
+        if state.get("groups") is None:
+            return None
+        from .groups import Groups
+
+        return Groups.from_dict(state["groups"])
 
     @classmethod
     def _method_in(cls, state: dict[str, Any]) -> Any:
@@ -591,34 +778,68 @@ class Calibrator(Stream):
     def _check_width(cls, state: dict[str, Any]) -> None:
         """Raise unless the row of a snapshot is as wide as its method needs."""
         row, width = state["row"], cls._method_in(state).width
+        if (groups := cls._groups_in(state)) is not None:
+            width += groups.row_width
         if not isinstance(row, list) or len(row) != width:
             got = len(row) if isinstance(row, list) else type(row).__name__
             raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Continue from `to_json`.
+    def from_json(cls, text: str | bytes, *, groups: Groups | Sequence[str] | None = None) -> Self:
+        """Continue from `to_json`. A stream that has no groups can be given `groups`, which begin with no cells.
+
+        Receipts that it issued without groups are those of another calibrator then.
 
         Raises
         ------
         SnapshotMismatch : the text is damaged, or is no snapshot of a calibrator; the message says what is wrong.
+        InvalidInput : `groups` are impossible, or the snapshot has its own.
         """
         try:
-            state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=cls._check_width)
-            calibrator = cls._like(state)
+            state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=cls._check_width, optional=cls._OPTIONAL)
+        except (InvalidInput, TypeError, KeyError) as error:
+            raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
+        fresh = cls._fresh_groups(state, groups)
+        try:
+            calibrator = cls._like({**state, **fresh})
             method = calibrator._method
             events = check_whole("events", state["events"], 0, 2**53)
-            row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
-            method.check_rows(np.array([row]), np.array([events], dtype=np.float64))
-            calibrator._row[:] = array("d", row)
+            row = check_numbers("row", state["row"])
+            method.check_rows(row[None, : method.width], np.array([events], dtype=np.float64))
+            if "groups" in state:
+                calibrator._restore_groups(state["groups"], row.tolist())
+            elif calibrator._table is not None:
+                row = calibrator._table.initial_row(row)
+            calibrator._row[:] = array("d", row.tobytes())
             calibrator._events, outcomes = events, calibrator.outcomes
             calibrator._restore_history(outcomes, state["history"])
             calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
             calibrator._signature = ""  # a new generation, which gets its own with its first forecast
-            calibrator._set_watch(Watch.load(method, state["monitors"], events))
+            calibrator._set_watch(Watch.load(method, state["monitors"], state.get("notice"), events))
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
+
+    @classmethod
+    def _fresh_groups(cls, state: dict[str, Any], groups: Any) -> dict[str, Any]:
+        """The groups that a snapshot is given beside it, as a snapshot has them."""
+        if groups is None:
+            return {}
+        from .groups import Groups, GroupTable
+
+        if "groups" not in cls._OPTIONAL:
+            raise InvalidInput("groups must be left out, many classes have none")
+        if (known := cls._groups_in(state)) is not None:
+            names = ", ".join(known.attributes)
+            raise InvalidInput(f"groups must be left out, the snapshot has its own: {names}")
+        return {"groups": GroupTable(Groups.of(groups), cls._method_in(state)).groups.to_dict()}
+
+    def _restore_groups(self, data: Any, row: list[float]) -> None:
+        from .groups import GroupTable
+
+        table = GroupTable.from_dict(data, self._method, row)
+        self._set_table(table)
+        self._is_crowded = table.is_crowded(row)  # which was said before
 
     def _restore_history(self, outcomes: int, columns: Any) -> None:
         if self._history is not None:
@@ -667,8 +888,23 @@ class Calibrator(Stream):
         return dict(self._watch.monitors)
 
     @property
+    def notice(self) -> Notice | None:
+        """The notice of the stream, if there is one: ask its `check` now and then.
+
+        >>> from calibeat import Calibrator, Notice
+        >>> cal = Calibrator("ops", notice=Notice())
+        >>> p = cal.run([0.2, 0.7, 0.6], [0, 1, 1], times=["2026-03-01 09:00", "2026-03-01 10:00", "2026-03-01 11:00"])
+        >>> cal.notice.forecasts, cal.notice.check(), cal.notice.state
+        (3, [], 'learning')
+        """
+        return self._watch.notice
+
+    @property
     def params(self) -> dict[str, Any]:
         """The parameters by their names in the paper; for a histogram its edges and means.
+
+        With groups, ``"groups"`` has the weights of expert, still and fleeting; the spread of each column in logits,
+        which says what matters; and how full the table is.
 
         For `Lanes`, with x = logit f and g = log f + log(1 - f) + log 4: slope a of x, bend c of g and offset b, as
         means over the lanes with their weights (the raw score counts as (1, 0, 0), the paper's OPS as (a, 0, b)), and
@@ -685,14 +921,49 @@ class Calibrator(Stream):
         """
         with self._lock:
             self._refresh()
-            return params_of(self._method, self._row[:])
+            row = self._row[:]
+        params = params_of(self._method, row[: self._method.width])
+        return params if self._table is None else {**params, "groups": self._table.params(row)}
+
+    def segments(self, least: int = 100) -> Segments:
+        """Who is miscalibrated: a table with one row for each value of a group, and for each pair of values that cross.
+
+        Only those with `least` outcomes or more are shown, best evidence first. The columns: `column` (its number),
+        `attribute`, `value` (its hash, unless the groups have ``names=True``), `word`, `events`, `ones`, `rate`,
+        `mean_score`, `mean_expert`, `mean_forecast`, `offset` and `sd` (what was learnt of it, in logits), `log_e`,
+        `flagged`, and `whole` (False once a value was forgotten: the row may have begun late).
+
+        exp(log_e) is an e-value against "the forecasts of this segment are right". `flagged` are those that e-BH calls
+        miscalibrated: at most 5 % of them are expected to be right.
+
+        >>> from calibeat import Calibrator, Groups
+        >>> cal = Calibrator(groups=Groups(["country"], names=True))
+        >>> p = cal.run([0.5] * 400, [1, 0] * 200, groups={"country": ["fr", "it"] * 200})
+        >>> table = cal.segments()
+        >>> sorted(zip(table["value"], table["rate"].tolist(), table["events"].tolist()))
+        [('fr', 1.0, 200), ('it', 0.0, 200)]
+
+        Raises
+        ------
+        InvalidInput : the calibrator has no groups.
+        """
+        if self._table is None:
+            raise InvalidInput("segments must be those of groups, got a calibrator without - Calibrator(groups=[...])")
+        with self._lock:
+            self._refresh()
+            try:
+                self._is_busy = True
+                self._undo_batch()
+                return self._table.segments(self._view(), least)
+            finally:
+                self._is_busy = False
 
     @property
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
         with self._lock:
             self._refresh()
-            return on_the_ball(self._method, self._row[:])
+            return on_the_ball(self._method, self._row[: self._method.width])
 
     @property
     def evidence(self) -> float:
@@ -750,7 +1021,7 @@ class Calibrator(Stream):
 
     @property
     def row(self) -> Vector:
-        """The state of the stream, a read-only copy: [t, n, theta, matrix, cells, guard, evidence, tail]."""
+        """The state of the stream, a read-only copy: [t, n, theta, matrix, cells, guard, evidence, tail, groups]."""
         with self._lock:
             self._refresh()
             row = self._view().copy()
@@ -762,8 +1033,13 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : the method has no formula (it draws, or solves an equation for each score).
+        InvalidInput : the method has no formula (it draws, or solves an equation for each score), or there are groups.
         """
+        if self._table is not None:
+            raise InvalidInput(
+                "export needs a calibrator without groups: with them there is no map from the score alone - "
+                "use predict_many(scores, groups=...), or a service"
+            )
         with self._lock:
             self._refresh()
             return frozen_map(self._method, self._view().tolist())
@@ -771,10 +1047,17 @@ class Calibrator(Stream):
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
 
+    def __getattr__(self, name: str) -> Any:
+        """What people look for by the names of other libraries is told where it is."""
+        hint = f": use {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
     def __repr__(self) -> str:
         name = name_of(self._method)
         self._refresh()
-        return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
+        groups = "" if self._table is None else f", groups={list(self._table.groups.attributes)}"
+        shown_method = f"{name.upper() if name else self._method}{groups}"
+        return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
 
     def _refresh(self) -> None:
         """Finish what an interrupted call has left. The member of a bank also finds its row again."""
@@ -791,6 +1074,7 @@ class Calibrator(Stream):
             tell, *arguments = self._owed
             tell(*arguments)
             self._owed = None
+        self._undo_batch()
         if self._is_forked:
             self._receipts.issuer.begin_generation(self._events)
             self._begin_generation("", self._key)

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from calibeat._util.check import shown
 from calibeat._util.columns import to_array
 from calibeat._util.types import Ints, Slots
-from calibeat.core.randomness import mix_words
+from calibeat.core.randomness import mix_word
 from calibeat.core.subset import entry, kernel, prefetch
 from calibeat.errors import InvalidInput
 
@@ -45,6 +45,7 @@ Chosen = npt.NDArray[np.bool_] | None
 EVERY = slice(None)
 FEW_KEYS = 64  # keys that are looked up one by one, in plain Python, rather than by compiled code
 MOST_KEYS = 2**31 - 2
+DAMAGED = -2  # in place of a slot
 MOST_SEED = 2**64 - 1
 LONG_STRING = 64  # bytes; longer strings are hashed one by one
 PRIME = 2**31 - 1
@@ -250,24 +251,19 @@ class Seed:
     @cached_property
     def words(self) -> tuple[int, int]:
         """Two numbers of 64 bits, for integers."""
-        return mix_words(self.value + 1 & _MASK), mix_words(self.value + 2 & _MASK)
+        return mix_word(self.value + 1), mix_word(self.value + 2)
 
     @cached_property
     def point(self) -> tuple[int, int, int]:
         """Point, start and mask of the polynomial, for strings."""
-        a, b, c = (mix_words(self.value + i & _MASK) for i in (3, 4, 5))
+        a, b, c = (mix_word(self.value + i) & _MASK for i in (3, 4, 5))
         return 256 + a % (PRIME - 256), b % PRIME, c & 0xFFFFFFFF
-
-    def of_int(self, key: int) -> int:
-        """The hash of one integer."""
-        first, second = self.words
-        return int(mix_words(mix_words((key & _MASK) ^ first) ^ second) >> 33)
 
     def of_ints(self, keys: Ints) -> Hashes:
         """The hash of each integer."""
-        first, second = (np.uint64(word) for word in self.words)
-        words: npt.NDArray[np.uint64] = mix_words(mix_words(keys.view(np.uint64) ^ first) ^ second)
-        return (words >> np.uint64(33)).astype(np.int32)
+        hashes = np.empty(len(keys), dtype=np.int32)
+        hash_ints(keys, *self.words, hashes)
+        return hashes
 
     def of_bytes(self, key: bytes) -> int:
         """The hash of one string, given as UTF-8."""
@@ -286,6 +282,19 @@ class Seed:
     def _of_long(self, key: bytes) -> int:
         digest = hashlib.blake2b(key, digest_size=4, key=self.value.to_bytes(8, "little")).digest()
         return int.from_bytes(digest, "little") >> 1
+
+
+@kernel
+def int_hash(key: int, first: int, second: int) -> int:
+    """The hash of an integer: 31 bits."""
+    return (mix_word(mix_word(key ^ first) ^ second) >> 33) & 0x7FFFFFFF
+
+
+@entry
+def hash_ints(keys: Ints, first: int, second: int, hashes: Hashes) -> None:
+    """The hash of each integer."""
+    for i in range(len(hashes)):
+        hashes[i] = int_hash(keys[i], first, second)
 
 
 @entry
@@ -351,6 +360,21 @@ def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
 
 
 @entry
+def find_int(keys: Ints, table: Slots, count: int, key: int, first: int, second: int) -> int:
+    """The slot of one key; -1 if it is not here, `DAMAGED` if the table points elsewhere."""
+    size = len(table)
+    at = home(int_hash(key, first, second), size)
+    for _ in range(size):  # in a file that was not checked no place may be free
+        slot = table[at] + 0
+        if slot >= count:
+            return DAMAGED
+        if slot < 0 or keys[slot] == key:
+            return slot
+        at = at + 1 if at + 1 < size else 0
+    return -1
+
+
+@entry
 def find_ints(keys: Ints, table: Slots, wanted: Ints, hashes: Hashes, slots: Slots) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(wanted)):
@@ -411,6 +435,30 @@ def look_ahead(text: Bytes, marks: Ints, table: Slots, hashes: Hashes, i: int) -
         slot = table[home(hashes[i + KEYS_AHEAD], len(table))]
         if slot >= 0:
             prefetch(text, marks[2 * slot])
+
+
+@entry
+def find_string(text: Bytes, marks: Ints, table: Slots, count: int, key: Bytes, word: int) -> int:
+    """The slot of one key, whose hash is given; -1 if it is not here, `DAMAGED` if the table points elsewhere."""
+    size = len(table)
+    at = home(word, size)
+    mark = (len(key) << 31) | word
+    for _ in range(size):  # in a file that was not checked no place may be free
+        slot = table[at] + 0
+        if slot >= count:
+            return DAMAGED
+        if slot < 0:
+            return slot
+        if marks[2 * slot + 1] == mark:
+            start, same = marks[2 * slot], 0
+            if start < 0 or start + len(key) > len(text):
+                return DAMAGED
+            while same < len(key) and text[start + same] == key[same]:
+                same += 1
+            if same == len(key):
+                return slot
+        at = at + 1 if at + 1 < size else 0
+    return -1
 
 
 @entry
@@ -493,18 +541,20 @@ class Index(ABC):
 
     def find_one(self, key: Any) -> int:
         """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
-        return self._probe(key)[0]
+        slot = self._find_one(key)
+        if slot == DAMAGED:
+            raise IndexError("the table points at keys that are not here")
+        return slot
 
     def add_one(self, key: Any) -> int:
         """The slot of one key, which is new or not."""
-        slot, place = self._probe(key)
+        slot = self.find_one(key)
         if slot >= 0:
             return slot
         if self.count >= int(_FULLEST * len(self.table)):
             self._grow()
-            place = self._probe(key)[1]
         self._append(key)
-        self.table[place] = self.count
+        self.table[self._place(self.count, -1)] = self.count
         self.count += 1
         return self.count - 1
 
@@ -521,18 +571,6 @@ class Index(ABC):
         """Make the table anew for the keys before slot `count`, whatever state it is in; forget the keys behind."""
         self.count = count
         self._resize(len(self.table))
-
-    def _probe(self, key: Any) -> tuple[int, int]:
-        """The slot of a key and its place in the table; or -1 and the free place where it would stand."""
-        table, size, word = self.table, len(self.table), self._hash(key)
-        first = at = home(word, size)
-        while (slot := table.item(at)) >= 0:
-            if self._is(slot, key, word):
-                return slot, at
-            at = at + 1 if at + 1 < size else 0
-            if at == first:  # a table without a free place, in a file that was not checked
-                return -1, -1
-        return -1, at
 
     def _unlink(self, slot: int) -> None:
         """Take a slot out of the table, and set those behind it anew: a search must not end at the gap."""
@@ -595,10 +633,7 @@ class Index(ABC):
         """What the list of keys holds of a slot, as a view."""
 
     @abstractmethod
-    def _hash(self, key: Any) -> int: ...
-
-    @abstractmethod
-    def _is(self, slot: int, key: Any, word: int) -> bool: ...
+    def _find_one(self, key: Any) -> int: ...
 
     @abstractmethod
     def _append(self, key: Any) -> None: ...
@@ -648,11 +683,8 @@ class IntIndex(Index):
     def entry(self, slot: int) -> Ints:
         return self._keys[slot : slot + 1]
 
-    def _hash(self, key: int) -> int:
-        return self.seed.of_int(key)
-
-    def _is(self, slot: int, key: int, word: int) -> bool:  # noqa: ARG002 - as for strings
-        return self._keys.item(slot) == key
+    def _find_one(self, key: int) -> int:
+        return find_int(self._keys, self.table, self.count, key, *self.seed.words)
 
     def _append(self, key: int) -> None:
         self._keys = with_room(self._keys, self.count, self.count + 1)
@@ -730,16 +762,14 @@ class StringIndex(Index):
     def entry(self, slot: int) -> Ints:
         return self._marks[slot]
 
-    def _hash(self, key: bytes) -> int:
-        return self.seed.of_bytes(key)
-
-    def _is(self, slot: int, key: bytes, word: int) -> bool:
-        return self._marks.item(slot, 1) == (len(key) << 31) | word and self._raw(slot) == key
+    def _find_one(self, key: bytes) -> int:
+        find: Any = find_string
+        return int(find(self._text, self._marks.reshape(-1), self.table, self.count, key, self.seed.of_bytes(key)))
 
     def _append(self, key: bytes) -> None:
         self._make_room(self.count + 1, len(key))
         self._text[self._used : self._used + len(key)] = np.frombuffer(key, dtype=np.uint8)
-        self._marks[self.count] = self._used, (len(key) << 31) | self._hash(key)
+        self._marks[self.count] = self._used, (len(key) << 31) | self.seed.of_bytes(key)
         self._used += len(key)
 
     def _find(self, column: StringColumn, first: int, last: int, slots: Slots) -> None:

@@ -18,9 +18,10 @@ import numpy as np
 
 from calibeat._compiled import Forecast, LedgerOfStream, Marks, MultiForecast
 from calibeat._util.check import check_interval, check_score, check_whole
-from calibeat._util.types import Bytes, Vector
+from calibeat._util.types import Bytes, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.core.randomness import stream_key
+from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
@@ -32,6 +33,9 @@ MOST_GENERATIONS = 64
 # The first event of a generation, and its number: 8 hexadecimal digits, nothing for the very first generation, None for
 # one that has issued no receipt yet.
 Generation = tuple[int, str | None]
+
+
+NO_DUE: Ints = np.empty(0, dtype=np.int64)
 
 
 class Issuer:
@@ -108,14 +112,14 @@ class Issuer:
         return cls(name, tuple((first, number) for first, number in data) or ((0, ""),)).copy(events)
 
 
-def issuer_name(method: Method, seed: int, stream: int | str) -> str:
-    """The name of a stream: 16 hexadecimal digits of its method, as `repr` shows it, its seed and its name.
+def issuer_name(method: Method, seed: int, stream: int | str, groups: str = "") -> str:
+    """The name of a stream: 16 hexadecimal digits of its method, as `repr` shows it, its seed, its name and its groups.
 
     >>> from calibeat import TOPS
     >>> issuer_name(TOPS, 0, 0)
     'd9169e331ae0b5d7'
     """
-    return f"{stream_key(stream_key(seed, stream), repr(method)):016x}"
+    return f"{stream_key(stream_key(seed, stream), repr(method) + groups):016x}"
 
 
 def new_generation() -> str:
@@ -140,6 +144,17 @@ ZERO = 2  # outcome 0 was learnt, or the label of column 0; the columns behind i
 OTHER = 255  # a label was learnt whose column is so large that it stands in `others`
 
 _FIRST_ROOM = 32  # marks that there is room for at first
+
+
+@entry
+def mark_outcomes(outcomes: Vector, due: Ints, end: int, marks: Bytes) -> None:
+    """The mark of each outcome, as `SettledEvents.after` says."""
+    for i in range(len(marks)):
+        y = outcomes[i]
+        if y != y or (len(due) > 0 and due[i] >= end):  # noqa: PLR0124 - NaN
+            marks[i] = OPEN
+        else:
+            marks[i] = min(ZERO + int(y), OTHER)
 
 
 class SettledEvents(Marks):
@@ -205,21 +220,23 @@ class SettledEvents(Marks):
         made._replace(first, marks, others)
         return made
 
-    def after(self, event: int, outcomes: Vector) -> SettledEvents:
+    def after(self, event: int, outcomes: Vector, due: Ints = NO_DUE, end: int = 0) -> SettledEvents:
         """A copy in which the events from `event` on, none of which has a mark yet, have these outcomes.
 
-        NaN leaves an event open. Of a long batch without such only the end is read.
+        NaN leaves an event open, and so does an outcome that is due at `end` or later, if there is `due`. Of a long
+        batch without such only the end is read.
         """
         skipped = 0
-        if len(outcomes) > self.keep and not self.is_open_before(event) and not math.isnan(outcomes.sum()):
+        long = len(outcomes) > self.keep and not len(due)
+        if long and not self.is_open_before(event) and not math.isnan(outcomes.sum()):
             skipped = len(outcomes) - self.keep
         known = outcomes[skipped:]
         others: dict[int, int] = {}
         if self.classes > OTHER - ZERO:
-            wide = np.flatnonzero(known >= OTHER - ZERO)
+            wide = np.flatnonzero(known >= OTHER - ZERO if not len(due) else (known >= OTHER - ZERO) & (due < end))
             others = dict(zip((wide + (event + skipped)).tolist(), known[wide].astype(int).tolist(), strict=True))
-        with np.errstate(invalid="ignore"):
-            marks = np.where(np.isnan(known), OPEN, np.minimum(known + ZERO, OTHER)).astype(np.uint8)
+        marks = np.empty(len(known), dtype=np.uint8)
+        mark_outcomes(known, due, end, marks)
         if skipped:
             return self._with_marks(event + skipped, marks.tobytes(), others)
         return self._extended(event, marks, {**self.others, **others})
@@ -327,8 +344,8 @@ def _pairs(data: Any, classes: int) -> dict[int, int]:
 # ---- what is known of a stream's receipts --------------------------------------------------------------------------
 
 
-def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
-    """Raise `InvalidInput` unless a receipt holds what this method can have issued."""
+def check_receipt(method: AnyMethod, forecast: AnyForecast, table: Any = None) -> None:
+    """Raise `InvalidInput` unless a receipt holds what this method, with the groups of this table, can have issued."""
     event, numbers = forecast.event, method.receipt_width
     given: Any = forecast
     if isinstance(method, Method):
@@ -339,7 +356,12 @@ def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
         check_interval("forecast probability", given.probability, 0.0, 1.0)
         if method.cells:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", given.cell, 0, method.cells - 1)
-        sound = method.receipt_is_sound(given.lanes, given.score, given.seen, given.probability)
+        own = given.lanes if table is None else given.lanes[:numbers]
+        sound = method.receipt_is_sound(own, given.score, given.seen, given.probability)
+        if table is not None:
+            sound, numbers = sound and table.receipt_is_sound(given.lanes, given.words), table.receipt_width
+        elif given.words:
+            raise InvalidInput(f"forecast must have no words of groups, got {len(given.words)} - at event {event}")
     else:
         if len(given.probabilities) != method.classes or not (given.probabilities > 0.0).all():
             got = f"{given.probabilities!r:.60}"
@@ -381,11 +403,11 @@ class Ledger(LedgerOfStream):
         self.settled = settled
         self.known = known  # of a bank's member: how many of its forecasts are accounted for here
 
-    def check(self, forecast: AnyForecast, events: int, outcomes: int) -> None:
+    def check(self, forecast: AnyForecast, events: int, outcomes: int, table: Any = None) -> None:
         """Raise unless a receipt was issued for one of the events and says nothing impossible.
 
         The kernels trust a receipt blindly, so one that has travelled is looked at here. `events` forecasts have been
-        made, and `outcomes` of them learnt.
+        made, and `outcomes` of them learnt; `table` is that of the groups, if there are any.
         """
         event = forecast.event
         if not self.issuer.is_own(forecast.issuer):
@@ -407,7 +429,7 @@ class Ledger(LedgerOfStream):
                 f"forecast must be one of the {events} that this calibrator has made, got event {event}"
             )
         check_whole("forecast seen", forecast.seen, 0, outcomes)
-        check_receipt(self._method, forecast)
+        check_receipt(self._method, forecast, table)
 
     def is_repeat(self, event: int, y: float) -> bool:
         """Whether the outcome of an event is known already; raise if another one is, or if nobody knows any more."""

@@ -29,6 +29,7 @@ from calibeat.core.vector import VectorMethod
 from calibeat.errors import InvalidInput
 from calibeat.export import MultiExport
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.notice import Notice
 
 from .bank import Bank, Member
 from .calibrator import Calibrator, Watch, Watched
@@ -276,6 +277,14 @@ class Face:
 # ---- one stream ----------------------------------------------------------------------------------------------------
 
 
+def _refuse_groups(groups: Any) -> None:
+    if groups is not None:
+        raise InvalidInput(
+            "many classes have no groups - use a Calibrator(groups=[...]) for each class whose probability matters, "
+            "with the key, if there is one, as an attribute"
+        )
+
+
 class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # its method is a name
     r"""Turns K scores into K probabilities, one stream of events, learning from every label.
 
@@ -288,6 +297,7 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         probabilities, each 0 or more, of sum 1 within 1e-6.
     monitor : as of a `Calibrator`. What is watched is the class with the largest probability: whether it comes as
         often as is said.
+    notice : as of a `Calibrator`; of the scores it hears the largest.
 
     >>> from calibeat import MultiCalibrator
     >>> cal = MultiCalibrator(["cat", "dog", "bird"])
@@ -316,11 +326,23 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         "classes", "method", "logits", "events", "row", "history", "settled", "generations", "monitors",
     )  # fmt: skip
 
-    def __init__(self, classes: Any, method: str = "multi", logits: bool = False, *, monitor: Watched = None) -> None:
+    _OPTIONAL: ClassVar[tuple[str, ...]] = ("notice",)
+
+    def __init__(
+        self,
+        classes: Any,
+        method: str = "multi",
+        logits: bool = False,
+        *,
+        monitor: Watched = None,
+        notice: Notice | None = None,
+        groups: Any = None,
+    ) -> None:
+        _refuse_groups(groups)
         door = Door(classes, method, logits)
         name = hashlib.blake2b(door.identity.encode(), digest_size=8).hexdigest()
         self._serve_door(door, array("d", door.method.initial_row()), name)
-        self._set_watch(Watch(door.method, monitor))
+        self._set_watch(Watch(door.method, monitor, notice))
         processes.register(self)
 
     def _serve_door(self, door: Door, row: Any, name: str) -> None:
@@ -423,7 +445,8 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     Parameters
     ----------
     classes, method, logits : as of a `MultiCalibrator`.
-    prior, threads, monitor : as of a `Bank`; a monitor watches the class with the largest probability.
+    prior, threads, monitor, notice : as of a `Bank`; a monitor watches the class with the largest probability, and a
+        notice hears the largest score.
 
     >>> from calibeat import MultiBank
     >>> bank = MultiBank(["cat", "dog", "bird"])
@@ -440,7 +463,7 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     is forecast and not learnt. A key takes 8 bytes for each number of its stream and 48 for its stats.
     """
 
-    _SHARED: ClassVar[tuple[str, ...]] = ("classes", "method", "logits", "prior", "watched")
+    _SHARED: ClassVar[tuple[str, ...]] = ("classes", "method", "logits", "prior", "watched", "noticed")
 
     def __init__(
         self,
@@ -451,10 +474,13 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         prior: str | None = None,
         threads: int | None = None,
         monitor: Monitor | None = None,
+        notice: Notice | None = None,
+        groups: Any = None,
     ) -> None:
+        _refuse_groups(groups)
         self._door = door = Door(classes, method, logits)
         self._independent = False
-        self._begin(door.method, 0, door.identity, prior, threads, monitor, door.classes.labels)
+        self._begin(door.method, 0, door.identity, prior, threads, monitor, notice, door.classes.labels)
 
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
         return self._door.some_scores(scores, asked)
@@ -481,10 +507,10 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         return {"multi": self._door.described(), "prior": self._prior}
 
     @classmethod
-    def _of_header(cls, header: dict[str, Any], threads: int, monitor: Monitor | None) -> MultiBank:
+    def _of_header(cls, header: dict[str, Any], threads: int, watched: dict[str, Any]) -> MultiBank:
         if "multi" not in header:
             raise InvalidInput("a bank of two classes, which Bank.load reads")
-        return cls(**header["multi"], prior=header["prior"], threads=threads, monitor=monitor)
+        return cls(**header["multi"], prior=header["prior"], threads=threads, **watched)
 
     @property
     def table(self) -> dict[str, npt.NDArray[Any]]:
@@ -525,17 +551,17 @@ def _known(labels: Any) -> Flags:
     return np.array([not (label is None or (isinstance(label, float) and label != label)) for label in items])  # noqa: PLR0124
 
 
-def calibrator_of(classes: Any, method: Any, seed: int = 0) -> Calibrator | MultiCalibrator:
+def calibrator_of(classes: Any, method: Any, seed: int = 0, groups: Any = None) -> Calibrator | MultiCalibrator:
     """The calibrator of a model of these classes: of two classes one of the second. "auto" is "multi" of more classes.
 
     >>> type(calibrator_of([0, 1], "tops")).__name__, type(calibrator_of("abc", "auto")).__name__
     ('Calibrator', 'MultiCalibrator')
     """
     if len(classes) == 2:
-        return Calibrator(method, seed)
+        return Calibrator(method, seed, groups=groups)
     if not isinstance(method, str) or method not in ("auto", *METHODS):
         raise InvalidInput(
             f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for {len(classes)} classes, "
             f"got {shown(method)}"
         )
-    return MultiCalibrator(list(classes), "multi" if method == "auto" else method)
+    return MultiCalibrator(list(classes), "multi" if method == "auto" else method, groups=groups)

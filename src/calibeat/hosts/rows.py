@@ -29,6 +29,7 @@ from calibeat.core.vector import update as update_label
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
+from calibeat.monitor.notices import Notices, NoticeSettings
 
 from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, Seed, StringIndex, with_room
 from .ledger import AnyMethod
@@ -48,9 +49,12 @@ _MOST_COUNT = 2.0**53  # counts above are no longer exact
 class RowStore:
     """A matrix with a row for each key: the state of a stream, and behind it its stats."""
 
-    def __init__(self, method: AnyMethod, monitored: Settings | None = None) -> None:
+    def __init__(
+        self, method: AnyMethod, monitored: Settings | None = None, noticed: NoticeSettings | None = None
+    ) -> None:
         self.method = method
         self.monitors = None if monitored is None else Monitors(monitored)  # a second matrix, with a row for each slot
+        self.notices = None if noticed is None else Notices(noticed)  # and a third
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
         self.receipt_width = method.receipt_width
@@ -75,6 +79,30 @@ class RowStore:
         return None if self.monitors is None else self.monitors.settings
 
     @property
+    def noticed(self) -> NoticeSettings | None:
+        """What the notices are asked for, if there are any."""
+        return None if self.notices is None else self.notices.settings
+
+    @property
+    def watchers(self) -> list[Monitors | Notices]:
+        """The other matrices, which have the same slots."""
+        return [watcher for watcher in (self.monitors, self.notices) if watcher is not None]
+
+    def tell_forecast(self, slot: int, events: int, score: float, now: float) -> None:
+        """Tell the watchers that a slot has made so many forecasts; they may be told twice."""
+        if self.monitors is not None:
+            self.monitors.catch_up(slot, events)
+        if self.notices is not None:
+            self.notices.forecast(slot, events - 1, now, score)
+
+    def tell_outcome(self, slot: int, event: int, watched: tuple[float, float, float], now: float) -> None:
+        """Tell the watchers of an outcome; they may be told twice."""
+        if self.monitors is not None:
+            self.monitors.update(slot, event, watched)
+        if self.notices is not None:
+            self.notices.outcome(slot, event, now)
+
+    @property
     def kind(self) -> str:
         """What the keys are: "none", "ints" or "strings"."""
         return "none" if self.index is None else "ints" if isinstance(self.index, IntIndex) else "strings"
@@ -83,7 +111,7 @@ class RowStore:
     def nbytes(self) -> int:
         """Bytes of memory that the rows, the keys and their index take."""
         keys = 0 if self.index is None else self.index.nbytes
-        return len(self) * self.stride * 8 + keys + (0 if self.monitors is None else self.monitors.nbytes)
+        return len(self) * self.stride * 8 + keys + sum(watcher.nbytes for watcher in self.watchers)
 
     def check(self, column: KeyColumn) -> KeyColumn:
         """The column, if its keys are of the kind that is here."""
@@ -133,8 +161,8 @@ class RowStore:
             room[before:count, self.method.width :] = 0.0
             if room is not self.matrix:
                 self._hold(room)
-            if self.monitors is not None:
-                self.monitors.resize(count)
+            for watcher in self.watchers:
+                watcher.resize(count)
 
     def truncate(self, index: Index | None, count: int, foreign: Vector) -> None:
         """Back to the keys that an index had, in whatever state its table is now."""
@@ -142,16 +170,16 @@ class RowStore:
             index.relink(count)
         self.index, self.foreign = index, foreign
         self.moves += 1
-        if self.monitors is not None:
-            self.monitors.truncate(count)
+        for watcher in self.watchers:
+            watcher.truncate(count)
 
     def remove(self, slot: int) -> None:
         """Forget a row; the last one takes its place."""
         assert self.index is not None  # noqa: S101 - there is a slot, so there are keys
         last = len(self) - 1
         self.matrix[slot] = self.matrix[last]
-        if self.monitors is not None:
-            self.monitors.remove(slot)
+        for watcher in self.watchers:
+            watcher.remove(slot)
         if slot < len(self.foreign):
             foreign = self.foreign[:last].copy()
             foreign[slot:][:1] = self.foreign_until(last)
@@ -170,13 +198,16 @@ class RowStore:
         if self.monitors is not None and other.monitors is not None:
             self.monitors.truncate(first)
             self.monitors.take(other.monitors)
+        if self.notices is not None and other.notices is not None:
+            self.notices.truncate(first)
+            self.notices.take(other.notices)
         self.foreign = foreign
 
     def accept_foreign_rows(self) -> None:
         """All rows come from another bank or from a file: so may the receipts of the forecasts made so far."""
         self.foreign = self.stats(EVENTS).copy()
-        if self.monitors is not None:
-            self.monitors.realign()
+        for watcher in self.watchers:
+            watcher.realign()
 
     def accept_foreign(self, slots: Slots | slice = EVERY) -> None:
         """Accept receipts of other banks for the forecasts that these rows have made so far."""
@@ -193,7 +224,7 @@ class RowStore:
 
     def selected(self, chosen: Flags) -> RowStore:
         """A copy of some rows."""
-        other = RowStore(self.method, self.watched)
+        other = RowStore(self.method, self.watched, self.noticed)
         if self.index is not None and chosen.any():
             other.index = type(self.index)(self.index.seed)
             other.open(self.index.column(chosen))
@@ -201,6 +232,8 @@ class RowStore:
             other.foreign = self._foreign_of_all()[chosen]
             if self.monitors is not None:
                 other.monitors = self.monitors.selected(chosen)
+            if self.notices is not None:
+                other.notices = self.notices.selected(chosen)
         return other
 
     # ---- as columns -----------------------------------------------------------------------------------------------
@@ -229,8 +262,11 @@ class RowStore:
             "idle": clock - self.stats(LAST)[slots].astype(np.int64),
             **self.params(slots),
             **means,
-            **({} if self.monitors is None else self.monitors.columns(np.arange(len(self), dtype=np.int32)[slots])),
+            **self._watched_columns(np.arange(len(self), dtype=np.int32)[slots]),
         }
+
+    def _watched_columns(self, slots: Slots) -> Columns:
+        return {name: column for watcher in self.watchers for name, column in watcher.columns(slots).items()}
 
     # ---- as a file ------------------------------------------------------------------------------------------------
 
@@ -241,6 +277,9 @@ class RowStore:
         if self.monitors is not None:
             arrays["monitors"] = self.monitors.matrix[: len(self)].reshape(-1)
             arrays["waiting"] = self.monitors.queues_as_bytes()
+        if self.notices is not None:
+            arrays["notices"] = self.notices.matrix[: len(self)].reshape(-1)
+            arrays["open"] = self.notices.queues_as_bytes()
         return arrays
 
     def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
@@ -251,6 +290,8 @@ class RowStore:
         self._hold(arrays["rows"].reshape(-1, self.stride))
         if self.monitors is not None:
             self.monitors = Monitors.restored(self.monitors.settings, arrays["monitors"], arrays["waiting"], count)
+        if self.notices is not None:
+            self.notices = Notices.restored(self.notices.settings, arrays["notices"], arrays["open"], count)
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------
@@ -281,12 +322,12 @@ def _receipt_type(width: int, K: int) -> np.dtype[np.void]:
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
-@cache
-def _parts_type(width: int, K: int) -> np.dtype[np.void]:
-    """The same layout in few parts: bin, cell, event and seen; probability, score and expert."""
-    parts: list[Any] = [("head", "V8"), ("counts", "<i8", (4,)), ("issuer", "V8"), ("values", "<f8", (3,))]
-    classes: list[Any] = [("probabilities", "<f8", (K,)), ("scores", "<f8", (K,))] if K else []
-    return np.dtype([*parts, ("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,))])
+# The same layout in numbers of 8 bytes, as the kernel has it: those before the issuer are whole. For K classes their
+# probabilities and scores come next; then the lanes.
+BIN, CELL, EVENT, SEEN = 1, 2, 3, 4
+PROBABILITY, SCORE, EXPERT = 6, 7, 8
+HEDGE = 9
+HEAD = 13
 
 
 def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
@@ -297,7 +338,8 @@ def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
             raise InvalidInput(f"receipts must be {kind.itemsize} bytes each, got an array of {receipts.dtype}")
         joined = receipts.tobytes()
     elif isinstance(receipts, Sequence) and not isinstance(receipts, (str, bytes)):
-        for row, receipt in enumerate(receipts):
+        plain = {*map(type, receipts)} <= {bytes} and {*map(len, receipts)} <= {kind.itemsize}
+        for row, receipt in enumerate(() if plain else receipts):
             if not isinstance(receipt, (bytes, bytearray, memoryview)) or len(receipt) != kind.itemsize:
                 raise InvalidInput(f"receipt must be {kind.itemsize} bytes, got {shown(receipt)} - at receipt {row}")
         joined = b"".join(receipts)
@@ -346,71 +388,74 @@ def _are_sound(method: AnyMethod, lanes: Matrix, *columns: npt.NDArray[Any]) -> 
 
 
 class FoldWork(NamedTuple):
-    """The columns of a fold as the kernel has them: what is asked, what is brought, and what comes of it.
+    """The operations of a fold as the kernel has them. Each has a receipt: it is made, or brought by an outcome.
 
-    For K classes scores and forecasts have K numbers an operation, experts, bins, cells and hedges are not used, and
-    `work` is scratch, as that of `Batch`.
+    `counts` is the memory of `receipts` read as whole numbers. `work` is scratch, as that of `Batch`.
     """
 
     slots: Slots
-    scores: Vector
     outcomes: Vector  # NaN: a forecast is asked for
     u: Vector
-    sources: Ints  # of an outcome: the operation that holds its forecast
-    forecasts: Vector
-    experts: Vector
-    bins: Ints
-    cells: Ints
-    events: Ints
-    seen: Ints
-    hedges: Vector
+    sources: Ints  # of an outcome: the operation that holds its receipt
     receipts: Vector
+    counts: Ints
     work: Vector = NO_LANE
 
 
 @entry
-def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool) -> int:
+def fold_rows(  # noqa: C901 - one loop for all hosts
+    spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool
+) -> int:
     """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
 
     -> -1, or the operation whose stream had no forecast left without an outcome.
     """
-    width, stats, opened = spec.receipt, stride - STATS, pool.opened
-    K, size = spec.classes, max(1, spec.classes)
+    K, stats, opened = spec.classes, stride - STATS, pool.opened
+    lanes = HEAD + 2 * K
+    size = lanes + spec.receipt
     for i in range(len(work.slots)):
         slot = work.slots[i]
         row = rows[slot * stride : (slot + 1) * stride]
         y = work.outcomes[i]
+        at = (work.sources[i] if y == y else i) * size  # noqa: PLR0124 - not NaN
+        lane = work.receipts[at + lanes : at + size]
+        forecast = work.receipts[at + PROBABILITY : at + SCORE]
+        score = work.receipts[at + SCORE : at + EXPERT]
+        if K > 0:
+            forecast, score = work.receipts[at + HEAD : at + HEAD + K], work.receipts[at + HEAD + K : at + lanes]
         if y == y:  # noqa: PLR0124 - not NaN
-            if row[N] >= row[stats + EVENTS]:
+            t = row[stats + EVENTS]
+            if row[N] >= t:
                 return i
-            j, t = work.sources[i], row[stats + EVENTS]
-            score, forecast = work.scores[j * size : (j + 1) * size], work.forecasts[j * size : (j + 1) * size]
-            receipt = work.receipts[j * width : (j + 1) * width]
             if pool.learns:
                 learn(spec, pool, score, y)
             if K > 0:
-                update_label(spec.vector, K, row, t, int(y), receipt, work.work, forecast[int(y)])
+                update_label(spec.vector, K, row, t, int(y), lane, work.work, forecast[int(y)])
                 add_class_losses(row, stats, score, forecast, int(y))
             else:
-                settle(spec, row, t, ask_again(spec, row, score[0]), work.cells[j], y, receipt)
+                settle(spec, row, t, ask_again(spec, row, score[0]), work.counts[at + CELL], y, lane)
                 add_losses(row, stats, score[0], forecast[0], y)
         else:
             if pool.learns and slot == opened:
                 start_row(spec, pool, row)
                 opened += 1
-            work.seen[i], work.events[i] = int(row[N]), int(row[stats + EVENTS])
-            receipt = work.receipts[i * width : (i + 1) * width]
-            score, forecast = work.scores[i * size : (i + 1) * size], work.forecasts[i * size : (i + 1) * size]
+            work.counts[at + SEEN], work.counts[at + EVENT] = int(row[N]), int(row[stats + EVENTS])
             if K > 0:
-                predict_classes(spec.vector, K, row, score, receipt, work.work, forecast)
+                predict_classes(spec.vector, K, row, score, lane, work.work, forecast)
+                top = 0
+                for k in range(1, K):
+                    if forecast[k] > forecast[top]:
+                        top = k
+                work.counts[at + BIN], work.counts[at + CELL] = top, K
+                work.receipts[at + PROBABILITY], work.receipts[at + SCORE] = forecast[top], score[top]
             else:
-                asked = ask(spec, row, score[0], receipt)
-                played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, receipt)
-                forecast[0], work.cells[i], work.bins[i] = played.forecast, played.cell, played.bin
-                work.experts[i] = asked.expert
+                asked = ask(spec, row, score[0], lane)
+                played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, lane)
+                work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
+                work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
                 if played.low != played.high:
-                    work.hedges[4 * i], work.hedges[4 * i + 1] = played.low, played.weight
-                    work.hedges[4 * i + 2], work.hedges[4 * i + 3] = played.high, 1.0 - played.weight
+                    work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
+                    work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
             clock += 1.0
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = clock
@@ -418,84 +463,90 @@ def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWor
 
 
 class FoldColumns:
-    """The columns of a call: what is asked, what is brought, and room for what comes of it."""
+    """The columns of a call: what is asked, what is brought, and a receipt for each operation."""
 
     def __init__(self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
         n, K, self._method = len(slots), method.spec.classes, method
-        self._classes = K
-        self.slots, self.outcomes, self.own = slots, outcomes, own
+        self.slots, self.outcomes = slots, outcomes
         self.asked, earlier = np.isnan(outcomes), own < 0
         self.brought = (earlier > self.asked).nonzero()[0]
-        self.sources = np.arange(n)
-        np.copyto(self.sources, own, where=~earlier)
+        self.sources = np.where(earlier, np.arange(n), own)
         self.recorded: dict[int, Key] = {}  # the keys, by slot, whose receipts are accounted for one by one
-        self.issuers: Any = 0  # a number for each operation, where receipts have issuers and generations
+        self.issuers: Any = None  # a number for each operation, where receipts have issuers and generations
         self.generations: Any = 0
-        # Together, as receipts have them: few copies for a call, however small it is.
-        self._counts, self._values = np.zeros((4, n), dtype=np.int64), np.zeros((3, n))
-        self.bins, self.cells, self.events, self.seen = self._counts
-        self.forecasts, self.scores, self.experts = self._values
+        self.receipts = np.zeros(n, dtype=receipt_type(method))
+        self._numbers = self.receipts.view(np.float64)
         if K:
-            self.forecasts, self.scores = np.zeros((n, K)), scores.reshape(n, K).copy()
+            self.receipts["scores"] = scores.reshape(n, K)
         else:
-            self.scores[:] = scores
-        self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
+            self._numbers[SCORE :: self.receipts.itemsize // 8] = scores
+
+    @property
+    def forecasts(self) -> Vector:
+        """The forecast of each operation; NaN where it was an outcome."""
+        made: Vector = self.receipts["probabilities" if self._method.spec.classes else "probability"].copy()
+        if len(made) > 1 or not self.asked[0]:
+            made[~self.asked] = np.nan
+        return made
 
     def bring(self, given: ReceiptArray) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
-        parts = given.view(_parts_type(self._method.receipt_width, self._classes))
-        rows = _all_of(self.brought, self.asked)
-        self._counts[:, rows], self._values[:, rows] = parts["counts"].T, parts["values"].T
-        self.lanes[rows] = parts["lanes"]
-        if self._classes:
-            self.forecasts[rows], self.scores[rows] = parts["probabilities"], parts["scores"]
+        kind = f"V{given.dtype.itemsize}"
+        self.receipts.view(kind)[_all_of(self.brought, self.asked)] = given.view(kind)
 
     def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
-        n, method = len(self.slots), self._method
-        u = np.zeros(n)
+        method, scratch, u = self._method, self._method.scratch(), draws
         if len(draws):
+            u = np.zeros(len(self.slots))
             u[self.asked] = draws
-        scores, forecasts, scratch = self.scores.reshape(-1), self.forecasts.reshape(-1), method.scratch()
-        asked = self.slots, scores, self.outcomes, u, self.sources, forecasts, self.experts
-        room = self.bins, self.cells, self.events, self.seen, self.hedges.reshape(-1), self.lanes.reshape(-1)
-        work = FoldWork(*asked, *room, scratch)
-        start = Pool(pool is not None, np.empty(0) if pool is None else pool, fresh, opened, scratch)
-        stopped = fold_rows(method.spec, rows, method.width + STATS, float(clock), work, start)
+        receipts = self._numbers, self._numbers.view(np.int64)
+        work = FoldWork(self.slots, self.outcomes, u, self.sources, *receipts, scratch)
+        start = Pool(pool is not None, NO_LANE if pool is None else pool, fresh, opened, scratch)
+        stopped = self._fold(rows, method.width + STATS, float(clock), work, start)
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
                 f"at row {stopped}"
             )
 
+    def _fold(self, rows: Vector, stride: int, clock: float, work: FoldWork, start: Pool) -> int:
+        """The loop over the operations; a stream with groups has its own."""
+        return int(fold_rows(self._method.spec, rows, stride, clock, work, start))
+
     def watch(self, monitors: Monitors | None) -> None:
         """The same, as the monitors see it."""
         if monitors is not None:
-            j = self.sources
-            forecasts, scores = self.forecasts[j].reshape(-1), self.scores[j].reshape(-1)
-            watched = watched_columns(self._method.numbers, forecasts, self.outcomes, scores)
-            monitors.fold(self.slots, self.asked, self.events[j], *watched)
+            j, K = self.sources, self._method.spec.classes
+            forecasts, scores = ("probabilities", "scores") if K else ("probability", "score")
+            columns = self.receipts[forecasts][j].reshape(-1), self.outcomes, self.receipts[scores][j].reshape(-1)
+            watched = watched_columns(self._method.numbers, *columns)
+            monitors.fold(self.slots, self.asked, self.receipts["event"][j], *watched)
+
+    def notice(self, notices: Notices | None, times: Vector) -> None:
+        """The same, as the notices hear it."""
+        if notices is None:
+            return
+        j = self.sources
+        scores = self.receipts["scores"][j].max(axis=1) if self._method.spec.classes else self.receipts["score"][j]
+        columns = (column.tolist() for column in (self.slots, self.asked, self.receipts["event"][j], times, scores))
+        for slot, is_forecast, event, time, score in zip(*columns, strict=True):
+            if is_forecast:
+                notices.forecast(slot, event, time, score)
+            else:
+                notices.outcome(slot, event, time)
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""
-        chosen, width, K = self.asked.nonzero()[0], self._method.receipt_width, self._classes
-        made = np.zeros(len(chosen), dtype=_receipt_type(width, K))
-        if len(made) == 0:
-            return made
-        asked, parts = _all_of(chosen, self.asked), made.view(_parts_type(width, K))
+        chosen, method = self.asked.nonzero()[0], self._method
+        asked, K = _all_of(chosen, self.asked), method.spec.classes
+        made = self.receipts[asked]
+        made["version"], made["numbers"] = FORMAT, (method.receipt_width + 2 * K) % 65536
         if K:
-            forecasts, scores, rows = self.forecasts[asked], self.scores[asked], np.arange(len(made))
-            named = forecasts.argmax(axis=1)
-            self.bins[asked], self.cells[asked], made["candidates"] = named, K, CLASSES_FOLLOW
-            self._values[0, asked], self._values[1, asked] = forecasts[rows, named], scores[rows, named]
-            parts["probabilities"], parts["scores"] = forecasts, scores
-        made["version"], made["numbers"] = FORMAT, (width + 2 * K) % 65536
-        parts["counts"], parts["values"] = self._counts.T[asked], self._values.T[asked]
-        parts["lanes"] = self.lanes[asked]
-        if self._method.draws:
-            hedges = parts["hedge"] = self.hedges[asked]
-            made["candidates"] = 2 * (hedges[:, 3] + hedges[:, 1] > 0.0)
-        if not isinstance(self.issuers, int):
+            made["candidates"] = CLASSES_FOLLOW
+        elif method.draws:
+            made["candidates"] = 2 * (made["hedge"][:, 3] + made["hedge"][:, 1] > 0.0)
+        if self.issuers is not None:
             made["issuer"], made["generation"] = self.issuers[asked], self.generations[asked]
         return made
 
@@ -505,7 +556,7 @@ class FoldColumns:
         for i in np.flatnonzero(~self.asked).tolist() if found else ():
             key = self.recorded.get(int(self.slots[i]))
             if key is not None:
-                found[key].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
+                found[key].append((int(self.receipts["event"][self.sources[i]]), float(self.outcomes[i])))
         return found
 
 
@@ -531,30 +582,29 @@ def fold_on_rows(
     receipts: Any,
     draws: Vector,
     monitors: Monitors | None = None,
+    columns: FoldColumns | None = None,
 ) -> Fold:
     """What `Bank.fold` does, on a matrix of rows, in place, for a host that keeps rows and receipts in its own store.
 
     `slots` is the row of each operation. `own` is where in this call the forecast of an outcome is; -1: it comes with a
     receipt. `draws` are those of the forecasts in order, if the method draws. `monitors` have the same slots. Receipts
     name no issuer: the host knows whose they are. Rows are left without the moment of their last event, as rows that
-    travel are.
+    travel are. `columns` are made of the other arguments, unless the host has a loop of its own.
 
     Raises
     ------
     InvalidInput : a receipt has not the layout of this method. Otherwise values are not checked.
     OutcomeConflict : a stream has more outcomes than forecasts. The rows are then to be thrown away.
     """
-    columns = FoldColumns(method, slots, scores, outcomes, own)
+    columns = FoldColumns(method, slots, scores, outcomes, own) if columns is None else columns
     if len(columns.brought):
         columns.bring(read_receipts(method, receipts, len(columns.brought)))
-        if method.cells and np.maximum.reduce(columns.cells.view(np.uint64)) >= method.cells:  # also one below 0
+        if method.cells and columns.receipts["cell"].view(np.uint64).max() >= method.cells:  # also one below 0
             raise InvalidInput("receipt must be as it was issued, got a damaged one")  # it would write behind the row
     columns.run(rows.reshape(-1), 0, draws, None, np.empty(0), 0)
     columns.watch(monitors)
     made = columns.made()
     rows[:, method.width + LAST] = 0.0
-    if len(made) < len(slots):
-        columns.forecasts[~columns.asked] = np.nan
     return Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
 
 

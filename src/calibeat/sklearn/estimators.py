@@ -9,14 +9,16 @@
 >>> model = OnlineCalibratedClassifier(LogisticRegression()).fit(X[:1500], y[:1500])
 >>> model.classes_, model.predict_proba(X[1500:1503]).shape
 (array(['late', 'on time'], dtype='<U7'), (3, 2))
->>> model.partial_fit(X[1500:], y[1500:]).calibrator_.outcomes      # 750 in fit, and 500 that have arrived since
-1250
+>>> model.partial_fit(X[1500:], y[1500:]).calibrator_.outcomes      # 1500 in fit, and 500 that have arrived since
+2000
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +33,8 @@ from sklearn.base import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import ClassifierTags, _safe_indexing, get_tags, indexable
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
@@ -44,19 +48,30 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from calibeat._util.check import check_whole
-from calibeat._util.columns import like
-from calibeat._util.types import Vector
-from calibeat.core.method import Method
+from calibeat._compiled import Forecast, MultiForecast
+from calibeat._util.check import check_choice, check_whole
+from calibeat._util.columns import as_frame, as_series, like
+from calibeat._util.types import Ints, Vector
+from calibeat.core.method import Method, method_named
+from calibeat.core.refit import FTL, Fixed
+from calibeat.errors import InvalidInput
 from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.groups import Groups
 from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
 
 Labels = npt.NDArray[Any]
 
+ORDERS = ("shuffled", "time")
 ROUNDING = 1e-6  # a sum of probabilities may miss 1, and a certain event be forecast at 1.0000001, by as much
 STRAIGHT = 1e-3  # a margin no further than this share of its spread off a line through p, as half floats are, is p
 TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11.5
+GOLDEN = (5.0**0.5 - 1.0) / 2.0
+OTHERS = {  # what people ask for by the names of scikit-learn
+    "isotonic": "that is a method of CalibratedClassifierCV, and a rival in calibeat backtest",
+    "sigmoid": "that is a method of CalibratedClassifierCV; online it is 'ops', fitted once 'fps'",
+    "temperature": "that is a method of CalibratedClassifierCV; of many classes online it is 'ots'",
+}
 
 
 class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -65,21 +80,32 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     Parameters
     ----------
     estimator : a classifier of two classes or more. One that is fitted already comes in a
-        `sklearn.frozen.FrozenEstimator`.
+        `sklearn.frozen.FrozenEstimator`: it is not fitted again, and all the rows of `fit` calibrate it.
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`; of more than two classes ``"auto"``
         (which is ``"multi"``), ``"ots"`` or ``"raw"``.
-    train_size : of the rows given to `fit`, in the order of time, the first part (a share, or a number of rows) fits
-        the base and the rest calibrates it. A frozen estimator is not fitted: all the rows calibrate it.
-    delay : of `fit`: how many further rows are forecast before the label of one is known. None: a quarter of the rows
-        that calibrate; 0: each comes in turn, before the next forecast; as many as there are rows: all come together
-        at the end, as in `partial_fit`. A method that weighs what it has said, as AUTO does, should be told how far
-        ahead it will be asked, and 0 only if a label comes after each row.
-    random_state : a whole number, the seed of the draws of a hedging method; None is 0.
+    cv : who scores the rows of `fit`. A number of folds, stratified and shuffled (fewer if a class has fewer rows):
+        a clone of the base that was fitted without a row scores it. Or a splitter of scikit-learn, or pairs of indices;
+        rows that no fold tests calibrate nothing.
+    ensemble : whether the score of a new row is the mean of those of the base, fitted on all the rows, and of the
+        clones of the folds. False keeps the base alone, which is faster to ask.
+    order : what the order of the rows of `fit` means. ``"shuffled"``: nothing, they may also be sorted by label; they
+        are learnt in an order that mixes labels and scores well. ``"time"``: they are learnt as they come, the last
+        ones count most, and each label comes `delay` rows late.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. None: 0 for shuffled rows,
+        and a quarter of the rows in the order of time. As many as there are rows: all come together at the end, as in
+        `partial_fit`. A method that weighs what it has said, as AUTO does, should be told how far ahead it will be
+        asked, and 0 only if a label comes after each row.
+    groups : names of attributes of each row, such as country and device, or a `Groups`: forecasts then hold within each
+        of their values. The values are columns of X with these names, or come as ``groups=`` of each method, a data
+        frame or an array, also by scikit-learn's metadata routing. Two classes, and methods with `Lanes` (AUTO).
+    random_state : a whole number, the seed of the folds, of the order of shuffled rows, and of the draws of a hedging
+        method; None is 0.
 
     Attributes
     ----------
     classes_ : the labels, in the order of the base.
-    estimator_ : the base, fitted.
+    estimator_ : the base, fitted on all the rows.
+    fold_estimators_ : the clones that speak with it, see `ensemble`.
     calibrator_ : the `Calibrator`, of more than two classes the `MultiCalibrator`.
     score_method_ : which method of the base gives its scores.
     margin_scale_ : by what its margins are divided: 1 unless they are larger than logits are.
@@ -89,11 +115,15 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     its `predict_proba`, whose logit the scaling takes. Scores are clipped to [1e-5, 1 - 1e-5], which is a logit of
     11.5. So that margins in the hundreds, as of an SVM, do not all end there, they are divided by `margin_scale_`:
     q / 6 where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they
-    are. It is taken over the rows that fitted the base, or, for a frozen one, over those of the first call (which
-    should be more than a few), and stands from then on.
+    are. It is taken over the scores of the first call (which should be more than a few), and stands from then on.
 
     Of more than two classes the scores are the base's `predict_proba`; without it softmax of its `decision_function`,
     which must have a column for each class.
+
+    Methods that fit a batch of the past (FPS, WPS, SWPS, WHB and their like) wait for 1000 outcomes, or as many as they
+    are told. In `fit` they fit at the end of fewer rows, or, if a calibeater follows as in TWHB, in the middle.
+
+    Labels that come later: `partial_fit` takes rows again, `update` the receipts that `forecast` has given.
 
     A hedging method draws: `predict_proba` takes the draws of the forecasts that would come next, the first row the
     first one, so that its answer for a row depends on where the row stands. Asking twice gives the same.
@@ -107,6 +137,13 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     >>> model.score_method_, model.predict_proba(X[2000:]).shape
     ('decision_function', (1000, 2))
 
+    With groups, given beside the rows:
+
+    >>> country = np.array([["fr"], ["it"]])[np.arange(3000) % 2]
+    >>> model = OnlineCalibratedClassifier(FrozenEstimator(base), groups=["country"])
+    >>> model.fit(X[:2000], y[:2000], groups=country[:2000]).predict_proba(X[2000:], groups=country[2000:]).shape
+    (1000, 2)
+
     Raises
     ------
     ValueError : labels, classes, rows or parameters are not what they must be; `InvalidInput` is one, too.
@@ -117,6 +154,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     """
 
     calibrator_: Any
+    fold_estimators_: list[Any]
     score_method_: str
     margin_scale_: float
 
@@ -125,46 +163,50 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         estimator: Any,
         method: str | Method = "auto",
         *,
-        train_size: float = 0.5,
+        cv: Any = 5,
+        ensemble: bool = True,
+        order: str = "shuffled",
         delay: int | None = None,
+        groups: Groups | Sequence[str] | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.estimator = estimator
         self.method = method
-        self.train_size = train_size
+        self.cv = cv
+        self.ensemble = ensemble
+        self.order = order
         self.delay = delay
+        self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
-        """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest.
-
-        The rest is forecast and learnt, each row `delay` rows after its forecast.
-        """
-        refuse_weights(self, args, params)
-        X, y = indexable(X, y)
-        y = checked_labels(y)
-        n = _num_samples(X)
-        model, first = clone(self.estimator), 0
+    def fit(self, X: Any, y: Any, *args: Any, groups: Any = None, **params: Any) -> Self:
+        """Fit the base on all the rows, and calibrate it by scores of clones that have not seen the row they score."""
+        X, y = self._checked(X, y, args, params)
+        columns, model, clones = group_columns(self, X, groups), clone(self.estimator), list[Any]()
         if isinstance(model, FrozenEstimator):
             check_is_fitted(model)
             classes = classes_of(model, None)
+            method = score_method(model, _safe_indexing(X, slice(0, 100)), len(classes))
+            answers, rows = outputs(model, method, X, len(classes)), np.arange(len(y))
         else:
-            seen, first = np.unique(y), self._rows_of_base(n)
+            seen = np.unique(y)
             if len(seen) < 2:
                 raise ValueError(f"y must have two classes, got one class only so far: {seen.tolist()}")
             new_calibrator(self, seen)  # refuses a bad method before the base is fitted
-            if len(early := np.unique(y[:first])) < len(seen):
-                every = "both" if len(seen) == 2 else f"all {len(seen)}"
-                raise ValueError(
-                    f"The base is fitted on the first {first} of {n} rows, which must have {every} classes "
-                    f"{seen.tolist()}, got {early.tolist()} - give it more rows by train_size, or fit it yourself "
-                    "and pass it in a FrozenEstimator"
-                )
-            model.fit(_safe_indexing(X, slice(0, first)), y[:first])
+            folds = list(folds_of(self, X, y))
+            model.fit(X, y)
             classes = classes_of(model, seen)
-        return self._learn(X, y, model, classes, first=first, reset=True)
+            method = score_method(model, _safe_indexing(X, slice(0, 100)), len(classes))
+            answers, rows, clones = self._scored_by_clones(X, y, folds, method, classes)
+        outcomes = outcomes_of(y, classes)[rows]
+        calibrator = new_calibrator(self, classes, rows=len(rows))
+        margin = method == "decision_function"
+        scale = margin_scale(answers) if margin else 1.0
+        scores = as_probability(answers, margin=margin, scale=scale)
+        learn_rows(self, calibrator, scores, outcomes, None if columns is None else rows_of(columns, rows))
+        return self._take(model, clones, classes, calibrator, method, scale)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, groups: Any = None, **params: Any) -> Self:
         """Learn labels that have arrived. The base is not touched.
 
         The rows of one call arrive together: all of them are forecast, and then all of them are learnt, as it was when
@@ -174,9 +216,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
         A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the base's.
         """
-        refuse_weights(self, args, params)
-        X, y = indexable(X, y)
-        y = checked_labels(y)
+        X, y = self._checked(X, y, args, params)
         started = hasattr(self, "calibrator_")
         if not started and not isinstance(self.estimator, FrozenEstimator):
             raise NotFittedError(
@@ -187,50 +227,117 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_is_fitted(model)
         labels = self.classes_ if started else classes_of(model, None)
         check_classes(classes, labels)
-        return self._learn(X, y, model, labels, together=True, reset=not started)
+        columns, outcomes = group_columns(self, X, groups), outcomes_of(y, labels)
+        if started:
+            learn_together(self.calibrator_, self._scores(X), outcomes, columns)
+            return self
+        calibrator = new_calibrator(self, labels)
+        method = score_method(model, _safe_indexing(X, slice(0, 100)), len(labels))
+        answers, margin = outputs(model, method, X, len(labels)), method == "decision_function"
+        scale = margin_scale(answers) if margin else 1.0
+        learn_together(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, columns)
+        return self._take(model, [], labels, calibrator, method, scale)
 
-    def _learn(
-        self, X: Any, y: Labels, model: Any, classes: Labels, *, first: int = 0, together: bool = False, reset: bool
-    ) -> Self:
-        """Forecast and learn the rows from `first` on; what was refused leaves nothing behind."""
-        calibrator, K = new_calibrator(self, classes) if reset else self.calibrator_, len(classes)
-        outcomes = outcomes_of(y, classes)
-        method = score_method(model, _safe_indexing(X, slice(0, 100)), K) if reset else self.score_method_
-        answers = outputs(model, method, _safe_indexing(X, slice(first, None)), K)
-        margin, scale = method == "decision_function", 1.0 if reset else self.margin_scale_
-        if reset and margin:
-            scale = margin_scale(outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers)
-        scores = as_probability(answers, margin=margin, scale=scale)
-        learn_late(calibrator, scores, outcomes[first:], self.delay, together=together)
-        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
+    def predict_proba(self, X: Any, groups: Any = None) -> Vector:
+        """Probabilities of the classes, from what is known now; nothing is learnt."""
+        check_is_fitted(self)
+        p: Vector = self.calibrator_.predict_many(self._scores(X), **as_argument(group_columns(self, X, groups)))
+        return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
+
+    def predict(self, X: Any, groups: Any = None) -> Labels:
+        """The most probable class."""
+        p = self.predict_proba(X, groups)
+        return self.classes_[p.argmax(axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The share of rows whose class `predict` names."""
+        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+
+    # ---- labels that come later, by receipts ----------------------------------------------------------------------
+
+    def forecast(self, X: Any, groups: Any = None) -> list[Any]:
+        """Forecast rows one after the other: a receipt for each, to be kept until its label is known.
+
+        A receipt is the `Forecast` of `Calibrator.predict` (a `MultiForecast` of more than two classes). As a number it
+        is the probability of ``classes_[1]``; `to_json` and `from_json` take it through a queue or a database. What
+        `predict_proba` says at this moment is the same for every method that does not draw.
+
+        >>> from sklearn.datasets import make_classification
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> X, y = make_classification(400, random_state=0)
+        >>> model = OnlineCalibratedClassifier(LogisticRegression()).fit(X[:300], y[:300])
+        >>> receipts = model.forecast(X[300:])
+        >>> model.update(receipts[50:], y[350:]).update(receipts[0], y[300]).calibrator_.outcomes
+        351
+        """
+        check_is_fitted(self)
+        return forecast_rows(self, self._scores(X), group_columns(self, X, groups))
+
+    def update(self, forecasts: Any, y: Any) -> Self:
+        """Learn the labels of receipts that `forecast` has given: one or many, in any order, at any time.
+
+        A label that comes twice is learnt once. If a receipt is refused, those before it have been learnt; all of them
+        may be sent again.
+
+        Raises
+        ------
+        ValueError : a label is none of the classes, or a receipt is none; no label is learnt then.
+        UnknownForecast : another model has issued the receipt, or it is too old.
+        OutcomeConflict : another label of this row was learnt.
+        """
+        check_is_fitted(self)
+        update_rows(self.calibrator_, forecasts, y, self.classes_)
+        return self
+
+    # ---- the parts of it --------------------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, y: Any, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Labels]:
+        refuse_weights(self, args, params)
+        check_choice("order", self.order, ORDERS)
+        require_labels(self, y)
+        X, y = indexable(X, y)
+        return X, checked_labels(y)
+
+    def _scored_by_clones(
+        self, X: Any, y: Labels, folds: list[tuple[Ints, Ints]], method: str, classes: Labels
+    ) -> tuple[Vector, Ints, list[Any]]:
+        """What clones say of rows that they have not seen; which rows these are; and the clones, if they are kept."""
+        n, K, kept = len(y), len(classes), []
+        answers, tested = np.empty((n, K) if K > 2 else n), np.zeros(n, dtype=np.bool_)
+        for train, test in folds:
+            if tested[test].any():
+                raise ValueError("cv must test each row at most once, got folds that overlap")
+            if len(early := np.unique(y[train])) < len(classes):
+                every = "both" if len(classes) == 2 else f"all {len(classes)}"
+                raise ValueError(
+                    f"Each fold of cv must fit the base on {every} classes {classes.tolist()}, got {early.tolist()} in "
+                    f"{len(train)} of {n} rows - a number of folds is stratified"
+                )
+            model = clone(self.estimator).fit(_safe_indexing(X, train), y[train])
+            if not np.array_equal(classes_of(model, classes), classes):
+                raise ValueError(f"The base must name its classes in one order, got {classes_of(model, classes)} too")
+            answers[test] = outputs(model, method, _safe_indexing(X, test), K)
+            tested[test] = True
+            if self.ensemble:
+                kept.append(model)
+        rows = np.flatnonzero(tested)
+        return answers[rows], rows, kept
+
+    def _scores(self, X: Any) -> Vector:
+        """The score of each row: the mean of those of the base and of the clones of the folds."""
+        method, K = self.score_method_, len(self.classes_)
+        scores = [
+            as_probability(outputs(model, method, X, K), margin=method == "decision_function", scale=self.margin_scale_)
+            for model in (self.estimator_, *self.fold_estimators_)
+        ]
+        return scores[0] if len(scores) == 1 else np.mean(scores, axis=0)
+
+    def _take(self, model: Any, clones: list[Any], classes: Labels, calibrator: Any, method: str, scale: float) -> Self:
+        """What was refused before leaves nothing behind."""
+        self.estimator_, self.fold_estimators_, self.classes_, self.calibrator_ = model, clones, classes, calibrator
         self.score_method_, self.margin_scale_ = method, scale
         take_features(self, model)
         return self
-
-    def predict_proba(self, X: Any) -> Vector:
-        """Probabilities of the classes, from what is known now; nothing is learnt."""
-        check_is_fitted(self)
-        answers = outputs(self.estimator_, self.score_method_, X, len(self.classes_))
-        margin = self.score_method_ == "decision_function"
-        p: Vector = self.calibrator_.predict_many(as_probability(answers, margin=margin, scale=self.margin_scale_))
-        return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
-
-    def predict(self, X: Any) -> Labels:
-        """The most probable class."""
-        p = self.predict_proba(X)
-        return self.classes_[p.argmax(axis=1)]
-
-    def _rows_of_base(self, n: int) -> int:
-        size = self.train_size
-        share = isinstance(size, (float, np.floating)) and 0.0 < size < 1.0
-        if not share and (isinstance(size, bool) or not isinstance(size, (int, np.integer))):
-            raise ValueError(f"train_size must be a share in (0, 1) or a number of rows, got {size!r}")
-        if n < 2:
-            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required: n_samples = {n}")
-        first = max(1, int(size * n)) if share else int(size)
-        if not 1 <= first < n:
-            raise ValueError(f"train_size must leave rows for the base and for calibration, got {size!r} of {n}")
-        return first
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -244,28 +351,29 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
 
 class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """A transformer of bare scores: of shape (n,) or (n, 1), or the two columns of a `predict_proba`.
+    """A transformer of bare scores: of shape (n,) or (n, 1), or the columns of a `predict_proba`, one for each class.
 
     Parameters
     ----------
-    method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
+    method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`; of more than two classes ``"auto"``
+        (which is ``"multi"``), ``"ots"`` or ``"raw"``.
     scale : "probability", or "logit" for the values of a `decision_function`.
-    delay : of `fit`: how many further rows are forecast before the label of one is known. None: a quarter of the
-        rows; 0: each comes in turn, before the next forecast; as many as there are rows: all come together at the end,
-        as in `partial_fit`.
-    random_state : a whole number, the seed of the draws of a hedging method; None is 0.
+    order, delay : of `fit`, as of `OnlineCalibratedClassifier`.
+    groups : names of attributes of each row, or a `Groups`. The values are columns of X with these names, beside the
+        scores, or come as ``groups=`` of each method.
+    random_state : a whole number, the seed of the order of shuffled rows and of the draws of a hedging method; None
+        is 0.
 
     Attributes
     ----------
-    classes_ : the two labels; scores and forecasts are of the second one.
-    calibrator_ : the `Calibrator`.
+    classes_ : the labels, sorted; of two classes scores and forecasts are of the second one.
+    calibrator_ : the `Calibrator`, of more than two classes the `MultiCalibrator`.
     margin_scale_ : by what values on the scale "logit" are divided: 1 unless those of the first call were larger than
         logits are, see `OnlineCalibratedClassifier`.
 
-    `fit` starts anew and takes rows in the order of time; `partial_fit` goes on with labels that have arrived
-    together; `transform` gives forecasts from what is known now, in the shape in which the scores
-    came. (So does `fit_transform`, which has then seen the labels of what it forecasts: to judge a method, transform
-    the rows that come next.)
+    `fit` starts anew; `partial_fit` goes on with labels that have arrived together; `transform` gives forecasts from
+    what is known now, in the shape in which the scores came. (So does `fit_transform`, which has then seen the labels
+    of what it forecasts: to judge a method, transform other rows.)
 
     Raises
     ------
@@ -276,12 +384,12 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.random(2000)
     >>> labels = rng.random(2000) < 0.3 + 0.4 * scores
-    >>> calibrator = ScoreCalibrator(delay=0).fit(scores, labels)
+    >>> calibrator = ScoreCalibrator().fit(scores, labels)
     >>> calibrator.transform([[0.05], [0.95]]).round(1).tolist()
     [[0.3], [0.7]]
     """
 
-    calibrator_: Calibrator
+    calibrator_: Any
     classes_: Labels
     margin_scale_: float
 
@@ -290,54 +398,78 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method: str | Method = "auto",
         *,
         scale: str = "probability",
+        order: str = "shuffled",
         delay: int | None = None,
+        groups: Groups | Sequence[str] | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.method = method
         self.scale = scale
+        self.order = order
         self.delay = delay
+        self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
-        """Forget what was learnt, and learn from these rows, which are in the order of time."""
+    def fit(self, X: Any, y: Any, *args: Any, groups: Any = None, **params: Any) -> Self:
+        """Forget what was learnt, and learn from these rows."""
         refuse_weights(self, args, params)
-        return self._learn(X, y, None, together=False, reset=True)
+        return self._learn(X, y, None, groups, together=False, reset=True)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, groups: Any = None, **params: Any) -> Self:
         """Learn labels that have arrived together: forecast all the rows, then learn all of them.
 
-        `classes` names the two if the first rows have only one of them.
+        `classes` names all of them if the first rows do not have each.
         """
         refuse_weights(self, args, params)
-        return self._learn(X, y, classes, together=True, reset=not hasattr(self, "calibrator_"))
+        return self._learn(X, y, classes, groups, together=True, reset=not hasattr(self, "calibrator_"))
 
-    def transform(self, X: Any) -> Vector:
-        """Forecasts, in the shape of X; a column of a data frame if X is one."""
+    def transform(self, X: Any, groups: Any = None) -> Vector:
+        """Forecasts, in the shape of the scores; a column of a data frame if X is one."""
         check_is_fitted(self)
-        scores, shape = self._read(X, reset=False)
-        p = self.calibrator_.predict_many(self._as_probability(scores, self.margin_scale_))
+        columns = group_columns(self, X, groups)
+        scores, shape, X = self._read(X, reset=False)
+        p = self.calibrator_.predict_many(self._as_probability(scores, self.margin_scale_), **as_argument(columns))
         if len(shape) > 1:
             return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
         kind = _get_output_config("transform", self)["dense"]
         # scikit-learn makes a frame of what it gets; a column of another library would not fit into it.
         return like(X, p) if kind == "default" or type(X).__module__.startswith(kind) else p.reshape(-1, 1)
 
-    def _learn(self, X: Any, y: Any, classes: Any, *, together: bool, reset: bool) -> Self:
+    def forecast(self, X: Any, groups: Any = None) -> list[Any]:
+        """Forecast rows one after the other, a receipt for each: see `OnlineCalibratedClassifier.forecast`."""
+        check_is_fitted(self)
+        columns = group_columns(self, X, groups)
+        scores = self._as_probability(self._read(X, reset=False)[0], self.margin_scale_)
+        return forecast_rows(self, scores, columns)
+
+    def update(self, forecasts: Any, y: Any) -> Self:
+        """Learn the labels of receipts, in any order, at any time: see `OnlineCalibratedClassifier.update`."""
+        check_is_fitted(self)
+        update_rows(self.calibrator_, forecasts, y, self.classes_)
+        return self
+
+    def _learn(self, X: Any, y: Any, classes: Any, groups: Any, *, together: bool, reset: bool) -> Self:
+        check_choice("order", self.order, ORDERS)
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        calibrator = new_calibrator(self, (0, 1)) if reset else self.calibrator_
+        columns = group_columns(self, X, groups)
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
-        scores, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+        scores, shape, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
+        require_labels(self, y)
         y = checked_labels(y)
         check_consistent_length(scores, y)
         if not reset:
             check_classes(classes, self.classes_)
-        labels = two_classes(y, classes) if reset else self.classes_
+        labels = named_classes(y, classes, 2 if scores.ndim == 1 else shape[1]) if reset else self.classes_
         outcomes = outcomes_of(y, labels)
+        rows = None if together else len(scores)
+        calibrator = new_calibrator(self, labels, rows=rows) if reset else self.calibrator_
         scale = (margin_scale(scores) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
-        learn_late(calibrator, self._as_probability(scores, scale), outcomes, self.delay, together=together)
+        probabilities = self._as_probability(scores, scale)
+        if together:
+            learn_together(calibrator, probabilities, outcomes, columns)
+        else:
+            learn_rows(self, calibrator, probabilities, outcomes, columns)
         self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
         take_features(self, reader)
         return self
@@ -345,8 +477,10 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _as_probability(self, scores: Vector, scale: float) -> Vector:
         return as_probability(scores, margin=self.scale == "logit", scale=scale)
 
-    def _read(self, X: Any, *, reset: bool) -> tuple[Vector, tuple[int, ...]]:
-        """Scores as they came, without those of the first of two classes, and the shape in which they came."""
+    def _read(self, X: Any, *, reset: bool) -> tuple[Vector, tuple[int, ...], Any]:
+        """Scores as they came, without those of the first of two classes; their shape; and X without groups."""
+        X = without_groups(self, X)
+        given = X
         if np.ndim(X) == 1:
             X = check_array(X, ensure_2d=False, dtype=np.float64, input_name="X", estimator=self)
             shape = X.shape
@@ -354,6 +488,8 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         else:
             X = validate_data(self, X, reset=reset, dtype=np.float64)
             shape = X.shape
+        if X.shape[1] > 2:
+            return X, shape, given  # of many classes, and looked at by their calibrator
         if shape[1:] == (2,) and self.scale == "probability":
             off = np.abs(X.sum(axis=1) - 1.0) > ROUNDING
             if off.any():
@@ -362,14 +498,14 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                     f"Two columns must be probabilities that sum to 1, got {X[row].tolist()} - at row {row}"
                 )
         elif X.shape[1] != 1:
-            wanted = "one column" + (" or the two of predict_proba" if self.scale == "probability" else " of logits")
-            raise ValueError(f"X must have {wanted}, got {X.shape[1]} columns")
-        return X[:, -1], shape
+            raise ValueError(f"X must have one column of logits, or one for each of many classes, got {X.shape[1]}")
+        return X[:, -1], shape, given
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.classifier_tags = ClassifierTags(multi_class=False)  # it classifies nothing, but its y has two classes
+        # It classifies nothing, but its y has classes: as many as X has columns, and two if that is one.
+        tags.classifier_tags = ClassifierTags(multi_class=False)
         tags.input_tags.one_d_array = True
         return tags
 
@@ -377,22 +513,90 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 # ---- what both share ----------------------------------------------------------------------------------------------
 
 
-def new_calibrator(estimator: Any, classes: Any) -> Any:
-    """The calibrator of an estimator that has seen nothing, for two classes or more."""
-    return calibrator_of(classes, estimator.method, 0 if estimator.random_state is None else estimator.random_state)
+def new_calibrator(estimator: Any, classes: Any, rows: int | None = None) -> Any:
+    """The calibrator of an estimator that has seen nothing, for two classes or more.
 
-
-def learn_late(
-    calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, delay: int | None, *, together: bool
-) -> None:
-    """Forecast row after row and learn the outcome of each `delay` rows later, or all of them together at the end.
-
-    Nothing tells `fit` how far ahead it will be asked, if `delay` is None. All labels at the end make AUTO too careful,
-    each in turn too bold; a quarter of the rows is better than both on most streams (docs/gallery.md).
+    A method that fits a batch of the past is made to fit by the time that so many `rows` are learnt: its own number of
+    outcomes, 1000 for FPS, may never come, and until then the base would come back unchanged.
     """
+    method, seed = estimator.method, seed_of(estimator)
+    if isinstance(method, str) and method in OTHERS:
+        raise InvalidInput(f"method must be a preset of calibeat, such as 'auto', got {method!r}: {OTHERS[method]}")
+    if rows is not None and len(classes) == 2:
+        method = method if isinstance(method, Method) else method_named(method)
+        if isinstance(method.learner, (Fixed, FTL)) and method.learner.after > rows:
+            is_last = method.calibeater is None and method.guard is None  # what follows must see forecasts, too
+            method = replace(method, learner=replace(method.learner, after=rows if is_last else max(1, rows // 2)))
+    return calibrator_of(classes, method, seed, estimator.groups)
+
+
+def seed_of(estimator: Any) -> int:
+    """The seed, of folds and draws alike."""
+    return 0 if estimator.random_state is None else estimator.random_state
+
+
+def folds_of(estimator: Any, X: Any, y: Labels) -> Iterator[tuple[Ints, Ints]]:
+    """Which rows fit each clone of the base, and which ones it scores."""
+    cv = estimator.cv
+    if isinstance(cv, str) or cv is None:
+        hint = " - a base that is fitted already comes in a FrozenEstimator" if cv == "prefit" else ""
+        raise InvalidInput(f"cv must be a number of folds, a splitter or pairs of indices, got {cv!r}{hint}")
+    if not isinstance(cv, (int, np.integer)):
+        yield from check_cv(cv, y, classifier=True).split(X, y)
+        return
+    classes, counts = np.unique(y, return_counts=True)
+    most = check_whole("cv", cv, 2, sys.maxsize)
+    if counts.min() < 2:
+        rare = classes.tolist()[counts.argmin()]
+        raise ValueError(
+            "y must have each class twice or more, so that no row is scored by a base that has seen it, got one row "
+            f"of {rare!r} (n_samples={len(y)}) - or pass a fitted base in a FrozenEstimator"
+        )
+    splitter = StratifiedKFold(min(most, int(counts.min())), shuffle=True, random_state=seed_of(estimator) % 2**32)
+    yield from splitter.split(np.zeros(len(y)), y)
+
+
+def learn_rows(
+    estimator: Any, calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, columns: Any
+) -> None:
+    """The rows of `fit`: forecast one after the other, each outcome learnt `delay` rows later.
+
+    Nothing tells `fit` how far ahead it will be asked, if `delay` is None. In the order of time all labels at the end
+    make AUTO too careful, each in turn too bold; a quarter of the rows is better than both on most streams
+    (docs/gallery.md). Where order says nothing, each row may know all rows before it.
+    """
+    n, delay = len(scores), estimator.delay
+    if estimator.order == "shuffled":
+        calibrator.predict_many(scores, **as_argument(columns))  # names a bad row by its place before the shuffle
+        rows = well_mixed(scores, outcomes, np.random.default_rng(seed_of(estimator) % 2**64))
+        scores, outcomes = scores[rows], outcomes[rows]
+        columns = None if columns is None else rows_of(columns, rows)
+    usual = 0 if estimator.order == "shuffled" else max(1, n // 4)
+    late = usual if delay is None else check_whole("delay", delay, 0, sys.maxsize)
+    due = due_of(n, mature=min(late, n)) if late else None
+    calibrator.run(scores, outcomes, due=due, finish=True, **as_argument(columns))
+
+
+def learn_together(calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, columns: Any) -> None:
+    """The rows of `partial_fit`: all of them are forecast, and then all are learnt."""
     n = len(scores)
-    late = n if together else max(1, n // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
-    calibrator.run(scores, outcomes, due=due_of(n, mature=min(late, n)) if late else None, finish=True)
+    calibrator.run(scores, outcomes, due=due_of(n, mature=n) if n else None, finish=True, **as_argument(columns))
+
+
+def well_mixed(scores: Vector, outcomes: Any, rng: np.random.Generator) -> Ints:
+    """An order of the rows in which every stretch has the labels and the scores of the whole.
+
+    Rows of one label are spread evenly, and so are their scores: the k-th of them has the score of rank frac(k phi).
+    What an online method knows at the end then depends less on the luck of the order than after a plain shuffle.
+    """
+    when = np.empty(len(scores))
+    for label in np.unique(outcomes):
+        rows = rng.permutation(np.flatnonzero(outcomes == label))  # equal scores in any order
+        own = scores[rows] if scores.ndim == 1 else scores[rows].max(axis=1)
+        ranked, k = rows[np.argsort(own, kind="stable")], np.arange(len(rows))
+        turn = np.argsort(np.argsort(np.mod(rng.random() + k * GOLDEN, 1.0)))
+        when[ranked[turn]] = (k + 0.5) / len(rows)
+    return np.argsort(when, kind="stable")
 
 
 def take_features(estimator: Any, other: Any) -> None:
@@ -402,6 +606,105 @@ def take_features(estimator: Any, other: Any) -> None:
             setattr(estimator, name, getattr(other, name))
         elif hasattr(estimator, name):
             delattr(estimator, name)
+
+
+# ---- receipts -----------------------------------------------------------------------------------------------------
+
+
+def forecast_rows(estimator: Any, scores: Vector, columns: Any) -> list[Any]:
+    """A receipt for each score."""
+    predict = estimator.calibrator_.predict
+    if columns is None:
+        return [predict(score) for score in (scores.tolist() if scores.ndim == 1 else scores)]
+    events = events_of(Groups.of(estimator.groups), columns)
+    return [predict(score, groups=values) for score, values in zip(scores.tolist(), events, strict=True)]
+
+
+def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> None:
+    """Learn the labels of receipts."""
+    if isinstance(forecasts, (Forecast, MultiForecast)):
+        forecasts, y = [forecasts], [y]
+    outcomes = outcomes_of(checked_labels(y), classes).tolist()
+    if isinstance(forecasts, (str, bytes)) or not isinstance(forecasts, Sequence):
+        raise InvalidInput(f"forecasts must be a receipt of forecast(X), or a list of them, got {forecasts!r:.60}")
+    if len(forecasts) != len(outcomes):
+        raise InvalidInput(f"forecasts must be as many as labels, got {len(forecasts)} and {len(outcomes)}")
+    for forecast in forecasts:
+        if not isinstance(forecast, (Forecast, MultiForecast)):
+            hint = " - Forecast.from_json(text) makes one" if isinstance(forecast, (str, bytes)) else ""
+            raise InvalidInput(f"forecasts must be receipts of forecast(X), got {forecast!r:.60}{hint}")
+    for forecast, outcome in zip(forecasts, outcomes, strict=True):
+        calibrator.update(forecast, outcome)
+
+
+# ---- groups -------------------------------------------------------------------------------------------------------
+
+
+def group_columns(estimator: Any, X: Any, given: Any) -> Any:
+    """The values of the groups: as they are given, or the columns of X with their names. None without groups."""
+    if estimator.groups is None:
+        if given is not None:
+            name = type(estimator).__name__
+            raise InvalidInput(f"groups must be named first, {name}(..., groups=[...]), got values of a model without")
+        return None
+    if given is None:
+        names, frame = Groups.of(estimator.groups).attributes, as_frame(X)
+        lacking = [name for name in names if frame is None or name not in frame.columns]
+        if lacking:
+            raise InvalidInput(
+                f"groups must be columns of X, or be given by groups=: {', '.join(names)}; got none for {lacking[0]!r}"
+            )
+        given = {name: frame[name].to_native() for name in names}
+    check_consistent_length(X, *(given.values() if isinstance(given, Mapping) else [given]))
+    return given
+
+
+def as_argument(columns: Any) -> dict[str, Any]:
+    """Of a calibrator; of many classes there is none."""
+    return {} if columns is None else {"groups": columns}
+
+
+def without_groups(estimator: Any, X: Any) -> Any:
+    """A data frame of scores without the columns of the groups; anything else as it came."""
+    frame = None if estimator.groups is None else as_frame(X)
+    if frame is None:
+        return X
+    names = set(Groups.of(estimator.groups).attributes)
+    return frame.select([name for name in frame.columns if name not in names]).to_native()
+
+
+def rows_of(columns: Any, rows: Ints) -> Any:
+    """Some rows of the values of groups, whatever holds them."""
+    if isinstance(columns, Mapping):
+        return {name: rows_of(column, rows) for name, column in columns.items()}
+    if isinstance(columns, np.ndarray):
+        return columns[rows]
+    if isinstance(columns, (list, tuple)):
+        return [columns[row] for row in rows.tolist()]
+    kept = as_frame(columns)
+    kept = as_series(columns) if kept is None else kept
+    return columns if kept is None else kept[rows].to_native()  # what is no column is refused where it is read
+
+
+def events_of(groups: Groups, columns: Any) -> list[Any]:
+    """The values of groups, one event after the other, as `Calibrator.predict` takes them."""
+    if isinstance(columns, np.ndarray):
+        return [tuple(row) for row in columns.tolist()]
+    if isinstance(columns, (list, tuple)):
+        return list(columns)
+    frame = columns if isinstance(columns, Mapping) else as_frame(columns)
+    if frame is None:
+        raise InvalidInput(f"groups must be a data frame or columns by name, got {type(columns).__name__}")
+    groups.check_names(frame if isinstance(frame, Mapping) else frame.columns)
+    return list(zip(*(values_of(frame[name]) for name in groups.attributes), strict=True))
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of one column, each of its own type."""
+    if isinstance(column, np.ndarray):
+        return list(column.tolist())
+    series = as_series(column)
+    return list(column if series is None else series.to_list())
 
 
 # ---- labels -------------------------------------------------------------------------------------------------------
@@ -441,9 +744,25 @@ def check_classes(classes: Any, known: Labels) -> None:
         raise ValueError(f"classes must be {known.tolist()}, got {np.asarray(classes).tolist()}")
 
 
-def two_classes(y: Labels, classes: Any) -> Labels:
-    """The two labels that are named, or seen, or known by custom from the one that is seen."""
+def require_labels(estimator: BaseEstimator, y: Any) -> None:
+    """Raise unless there is a label for each of several rows."""
+    name = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None.")
+    if np.isscalar(y):
+        raise ValueError(f"{name} takes rows and their labels, got one label {y!r:.60} - one row is X[:1], y[:1]")
+
+
+def named_classes(y: Labels, classes: Any, count: int) -> Labels:
+    """The labels that are named, or seen; of two classes also known by custom from the one that is seen."""
     seen = np.unique(y if classes is None else column_or_1d(classes))
+    if count > 2:
+        if len(seen) != count:
+            raise ValueError(
+                f"X has {count} columns, one for each class, and y must have as many classes, got {seen.tolist()} - "
+                "name all of them by classes=, in partial_fit"
+            )
+        return seen
     if len(seen) == 1:
         for custom in ([0, 1], [-1, 1]):
             if seen.dtype.kind in "biuf" and seen[0] in custom:

@@ -78,6 +78,7 @@ def calibrate(
     bad: str = "stop",
     partitions: int | None = None,
     path: str | os.PathLike[str] | None = None,
+    groups: Any = None,
 ) -> Calibrated:
     """Forecast every event of a frame and learn its outcome, key by key: the bits of `Bank.run` on one machine.
 
@@ -103,6 +104,7 @@ def calibrate(
     partitions : how many; Spark's own setting if not given. Results never depend on it.
     path : a folder to write both results to, once, as Parquet; both frames then read from it. Without it each frame
         computes when it is used, with the same bits: cache them, or give a path, where both are used.
+    groups : refused, as by `Bank`: every key learns alone here.
 
     Returns ``(forecasts, state)``. Docs: docs/scale.md.
 
@@ -115,9 +117,9 @@ def calibrate(
     MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
+    bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1, groups=groups)
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
-    bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1)
     age = duration("mature", mature)
     if age is not None and time is None:
         raise InvalidInput("mature needs the time of each event, got none; give time=")

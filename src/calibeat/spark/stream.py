@@ -57,6 +57,7 @@ def calibrate_stream(
     bad: str = "stop",
     buckets: int = 64,
     pages: int = 16,
+    groups: Any = None,
 ) -> Any:
     """Forecast every score of a stream as it comes, and learn outcomes from another stream whenever they come.
 
@@ -79,6 +80,7 @@ def calibrate_stream(
     bad : "stop": the query fails at the first row that cannot be used, and names it. "side": such rows are reported.
     buckets : of keys, the unit of state. Fixed for the life of a checkpoint.
     pages : of a bucket, the unit of writing. Fixed as well.
+    groups : refused, as by `Bank`: every key learns alone here.
 
     Returns a streaming frame: key, id, time, status, score, forecast, outcome, reason. Forecasts have the status
     "forecast". All others are the side output: "repeated" and "conflict" (the id came before, with the same score or
@@ -97,12 +99,12 @@ def calibrate_stream(
     MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
+    bank = Bank(method, seed, independent=independent, threads=1, groups=groups)
     check_frame(scores, "scores", streaming=True)
     check_frame(outcomes, "outcomes", streaming=True)
     check_choice("bad", bad, ("stop", "side"))
     check_whole("buckets", buckets, 1, MOST_BUCKETS)
     check_whole("pages", pages, 1, MOST_BUCKETS)
-    bank = Bank(method, seed, independent=independent, threads=1)
     times = time, outcome_time or time
     for frame, when, role, name in ((scores, times[0], "score", score), (outcomes, times[1], "outcome", outcome)):
         for column in (("key", key), ("id", id), ("time", when, TIMESTAMPS), (role, name)):

@@ -1,0 +1,925 @@
+"""Attributes of events on the side of a host: which there are, their values as words, and the table of cells.
+
+`Groups` says which attributes a calibrator looks at. `GroupTable` is the state of one stream: the cells that
+`core.groups` fills, the secret that words are made with, and the book of names. The rest of the state is in the row.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import secrets
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._compiled import EventWords
+from calibeat._util.check import check_whole, shown
+from calibeat._util.columns import Table, as_frame, as_series
+from calibeat._util.extras import need
+from calibeat._util.processes import new_lock
+from calibeat._util.types import Ints, Vector
+from calibeat.core.auto import EPS, LARGEST, Lanes
+from calibeat.core.groups import (
+    CELL_NUMBERS,
+    CELL_WIDTH,
+    COLUMN,
+    EVENTS,
+    EVICTED,
+    GROUP_STALENESS,
+    GROUP_SUMS,
+    GROUP_TEMPER,
+    GROUP_WEIGHT,
+    GROUPED_RECEIPT_WIDTH,
+    INFO,
+    KNOWN_WIDTH,
+    LANES,
+    LAST,
+    LOG_E,
+    MOST_ATTRIBUTES,
+    MOST_COLUMNS,
+    N0,
+    NATURAL,
+    ONES,
+    OPENED,
+    PRIOR,
+    SLOPE_INFO,
+    SUM_EXPERT,
+    SUM_FORECAST,
+    SUM_SCORE,
+    TAU0,
+    TAU_LEAST,
+    TAU_MOST,
+    TERMS,
+    VARIANCE,
+    WAYS,
+    Cells,
+    forget_touched,
+    predict_many_grouped,
+    restore,
+    run_batch_grouped,
+)
+from calibeat.core.layout import N
+from calibeat.core.loops import Batch, Late, Streams, pieces, place_before
+from calibeat.core.method import Method
+from calibeat.core.randomness import cross_words
+from calibeat.errors import InvalidInput
+
+Words = npt.NDArray[np.uint64]
+Value = str | int | bool | None
+
+PAIRS_UP_TO = 6  # attributes that are all crossed with each other, unless the user says otherwise
+MOST_CELLS = 2**26
+CACHED = 65_536  # words that are kept for each attribute, for single events
+AT_ONCE = 2**18  # values of a column that are read at once: their words take no more memory than those of these
+ALPHA = 0.05  # the false discovery rate of `segments`
+_MASK = 0xFFFFFFFFFFFFFFFF
+_LEAST_INT, _MOST_INT = -(2**63), 2**63 - 1
+
+# A slot as a file or a database keeps it: 24 numbers of 8 bytes.
+SLOT = np.dtype([("word", "<u8"), ("first", "<u8"), ("second", "<u8"), ("numbers", "<f8", (CELL_NUMBERS,))])
+SlotArray = npt.NDArray[np.void]
+
+
+# ---- which attributes ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, init=False)
+class Groups:
+    """The attributes that a calibrator looks at beside the score.
+
+    Parameters
+    ----------
+    attributes : their names, at most 16. Their order is that of values given as a sequence.
+    crossings : pairs of attributes that get an offset of their own, beside that of each attribute. ``"auto"`` takes
+        every pair of up to six attributes, and none of more. A list of pairs of names takes those; ``[]`` takes none.
+        Attributes and crossings together are at most 32.
+    cells : how many values, of all attributes and crossings together, are remembered: a power of two, 8 or more. A
+        cell takes 200 bytes. Where there is no room, the value that is worth least is forgotten.
+    seed : 64 bits, the secret of the hashes; None draws it. Nobody can choose values that collide without it.
+    names : whether values are kept, so that `segments` can show them. Otherwise only their hashes are.
+    extra : ``"ignore"`` takes dicts and data frames with further names; ``"refuse"`` does not.
+
+    Raises
+    ------
+    InvalidInput : a name is no string, or is there twice; there are too many attributes or columns; a crossing is not
+        of two attributes, or is there twice; `cells`, `seed`, `names` or `extra` is out of range.
+
+    >>> Groups(["country", "device"]).columns
+    ('country', 'device', 'country x device')
+    >>> Groups(["country", "device", "hour"], crossings=[("country", "hour")]).columns
+    ('country', 'device', 'hour', 'country x hour')
+    """
+
+    attributes: tuple[str, ...]
+    crossings: tuple[tuple[str, str], ...]
+    cells: int
+    seed: int | None
+    names: bool
+    extra: str
+
+    def __init__(
+        self,
+        attributes: Sequence[str],
+        crossings: Sequence[Sequence[str]] | str = "auto",
+        cells: int = 2**14,
+        seed: int | None = None,
+        names: bool = False,
+        extra: str = "refuse",
+    ) -> None:
+        checked = _check_attributes(attributes)
+        size = check_whole("cells of groups", cells, WAYS, MOST_CELLS)
+        if size & (size - 1):
+            raise InvalidInput(f"cells of groups must be a power of two, got {size}")
+        if not isinstance(names, (bool, np.bool_)):
+            raise InvalidInput(f"names of groups must be True or False, got {shown(names)}")
+        if extra not in ("refuse", "ignore"):
+            raise InvalidInput(f'extra of groups must be "refuse" or "ignore", got {shown(extra)}')
+        fields = {
+            "attributes": checked,
+            "crossings": _check_crossings(checked, crossings),
+            "cells": size,
+            "seed": None if seed is None else check_whole("seed of groups", seed, 0, _MASK),
+            "names": bool(names),
+            "extra": extra,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, groups: Any) -> Groups:
+        """From what `Calibrator` takes: a `Groups`, or the names of the attributes."""
+        return groups if isinstance(groups, Groups) else cls(groups)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns: attributes first, then crossings."""
+        return (*self.attributes, *(f"{a} x {b}" for a, b in self.crossings))
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The crossings by the numbers of their attributes."""
+        return [(self.attributes.index(a), self.attributes.index(b)) for a, b in self.crossings]
+
+    @property
+    def row_width(self) -> int:
+        """How many numbers of a row are theirs."""
+        return GROUP_SUMS + 4 * len(self.columns)
+
+    @property
+    def identity(self) -> str:
+        """What tells the receipts of a stream with these groups from others."""
+        return repr((self.attributes, self.crossings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able data; `from_dict` is the inverse."""
+        return {
+            "attributes": list(self.attributes),
+            "crossings": [list(pair) for pair in self.crossings],
+            "cells": self.cells,
+            "seed": None if self.seed is None else f"{self.seed:016x}",
+            "names": self.names,
+            "extra": self.extra,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Groups:
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        InvalidInput : a field is missing or holds what no groups can hold.
+        """
+        fields = ("attributes", "crossings", "cells", "seed", "names", "extra")
+        if not isinstance(data, Mapping) or not set(fields) <= set(data):
+            raise InvalidInput(f"groups must be an object with {', '.join(fields)}, got {shown(data)}")
+        seed = None if data["seed"] is None else _word_from_hex("seed of groups", data["seed"])
+        return cls(seed=seed, **{name: data[name] for name in fields if name != "seed"})
+
+    # ---- values by their names -----------------------------------------------------------------------------------
+
+    def in_order(self, values: Any) -> Sequence[Any]:
+        """The values of one event in the order of the attributes, from a dict or a sequence.
+
+        Raises
+        ------
+        InvalidInput : a name is missing or unknown, or the sequence has another length.
+        """
+        if isinstance(values, Mapping):
+            self.check_names(values)
+            return [values[name] for name in self.attributes]
+        if isinstance(values, (tuple, list)) or (isinstance(values, np.ndarray) and values.ndim == 1):
+            if len(values) != len(self.attributes):
+                raise InvalidInput(f"groups must be {self._wanted()}, in this order, got {len(values)} values")
+            return values  # type: ignore[return-value]  # an array is as good
+        raise InvalidInput(f"groups must be a dict or a sequence of {self._wanted()}, got {shown(values)}")
+
+    def check_names(self, given: Iterable[Any]) -> None:
+        """Raise `InvalidInput` unless each attribute is there, and nothing else that is not to be ignored."""
+        names = set(given)
+        if missing := [name for name in self.attributes if name not in names]:
+            raise InvalidInput(f"groups must be {self._wanted()}, got none for {missing[0]!r}")
+        if self.extra == "refuse" and (unknown := names.difference(self.attributes)):
+            first = min(unknown, key=str)
+            raise InvalidInput(
+                f"groups must be {self._wanted()}, got {shown(first)} too - Groups(..., extra='ignore') takes it"
+            )
+
+    def _wanted(self) -> str:
+        return ", ".join(self.attributes)
+
+
+def _check_attributes(names: Any) -> tuple[str, ...]:
+    if isinstance(names, (str, bytes)) or not isinstance(names, (Sequence, np.ndarray)):
+        raise InvalidInput(f"groups must be a list of names of attributes, got {shown(names)}")
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidInput(f"groups must be names of attributes, got {shown(name)}")
+    attributes = tuple(str(name) for name in names)
+    if not attributes:
+        raise InvalidInput("groups must have an attribute, got none - leave groups out instead")
+    if len(attributes) > MOST_ATTRIBUTES:
+        raise InvalidInput(f"groups must have at most {MOST_ATTRIBUTES} attributes, got {len(attributes)}")
+    for i, name in enumerate(attributes):
+        if name in attributes[:i]:
+            raise InvalidInput(f"groups must have different names, got {name!r} twice")
+    return attributes
+
+
+def _check_crossings(attributes: tuple[str, ...], crossings: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(crossings, str):
+        if crossings != "auto":
+            raise InvalidInput(f'crossings must be "auto" or pairs of names, got {shown(crossings)}')
+        return tuple(combinations(attributes, 2)) if len(attributes) <= PAIRS_UP_TO else ()
+    if not isinstance(crossings, (Sequence, np.ndarray)):
+        raise InvalidInput(f'crossings must be "auto" or pairs of names, got {shown(crossings)}')
+    pairs: list[tuple[str, str]] = []
+    for crossing in crossings:
+        pair = () if isinstance(crossing, str) else tuple(crossing) if isinstance(crossing, Iterable) else ()
+        if len(pair) != 2 or not all(isinstance(name, str) and name in attributes for name in pair):
+            raise InvalidInput(f"crossing must be a pair of {', '.join(attributes)}, got {shown(crossing)}")
+        if pair[0] == pair[1]:
+            raise InvalidInput(f"crossing must be of two attributes, got {pair[0]!r} with itself")
+        if pair in pairs or pair[::-1] in pairs:
+            raise InvalidInput(f"crossings must be different, got {pair[0]!r} with {pair[1]!r} twice")
+        pairs.append((str(pair[0]), str(pair[1])))
+    columns = len(attributes) + len(pairs)
+    if columns > MOST_COLUMNS:
+        raise InvalidInput(
+            f"groups must have at most {MOST_COLUMNS} columns, got {columns}: "
+            f"{len(attributes)} attributes and {len(pairs)} crossings"
+        )
+    return tuple(pairs)
+
+
+# ---- values as words -------------------------------------------------------------------------------------------------
+
+
+def plain_value(name: str, value: Any) -> Value:
+    """A value of an attribute as one of the four kinds that there are: str, int, bool, or None for a missing one.
+
+    Raises
+    ------
+    InvalidInput : it is none of them.
+
+    >>> plain_value("hour", 7.0), plain_value("hour", float("nan")), plain_value("hour", "07")
+    (7, None, '07')
+    """
+    if value is None or _is_missing(value):
+        return None
+    is_span = isinstance(value, np.timedelta64)  # NumPy counts it among whole numbers
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str):
+        return str.__str__(value)  # the text itself, also of an enumeration
+    if isinstance(value, (float, np.floating)):
+        if not math.isfinite(value) or value != math.floor(value):
+            hint = "cut numbers into bands first"
+            raise InvalidInput(f"{name} must be a string, a whole number, a bool or None, got {float(value)!r}; {hint}")
+        value = int(value)
+    if isinstance(value, (int, np.integer)) and not is_span:
+        if not _LEAST_INT <= value <= _MOST_INT:
+            raise InvalidInput(f"{name} must fit into 64 bits with a sign, got {shown(value)}")
+        return int(value)
+    kind = type(value).__name__
+    raise InvalidInput(f"{name} must be a string, a whole number, a bool or None, got {kind} {shown(value)}")
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it says that a value is missing: NaN, or NA and NaT of pandas, which need not be there."""
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def canonical(name: str, value: Value) -> bytes:
+    """A plain value as bytes: one of its kind, then the content. So 1, "1" and True are three values."""
+    if value is None:
+        return b"\0"
+    if isinstance(value, bool):
+        return b"\1" + bytes([value])
+    if isinstance(value, int):
+        return b"\2" + value.to_bytes(8, "little", signed=True)
+    try:
+        return b"\3" + value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name} must be text that can be written as UTF-8, got {shown(value)}") from None
+
+
+def hash_word(key: bytes, k: int, content: bytes) -> int:
+    """The 64 bits of attribute k with a value, never 0."""
+    return int.from_bytes(hashlib.blake2b(bytes([k]) + content, digest_size=8, key=key).digest(), "little") or 1
+
+
+def signed(word: int) -> int:
+    """64 bits as kernels have them."""
+    return word - (word >> 63 << 64)
+
+
+def _word_from_hex(what: str, text: Any) -> int:
+    if not isinstance(text, str) or len(text) != 16 or text.strip("0123456789abcdef"):
+        raise InvalidInput(f"{what} must be 16 hexadecimal digits, got {shown(text)}")
+    return int(text, 16)
+
+
+class WordMaker(EventWords):
+    """Makes words of values, keeps those of values that come often, and fills the book of names."""
+
+    def __init__(self, groups: Groups, seed: int) -> None:
+        self.groups, self.seed = groups, seed
+        self.book: dict[int, Value] = {}
+        self._key = seed.to_bytes(8, "little")
+        self._lock = new_lock()
+        self._serve(groups.attributes, groups.extra == "ignore")
+
+    def _in_order(self, values: Any) -> Sequence[Any]:
+        return self.groups.in_order(values)
+
+    def _make(self, k: int, value: Any) -> int:
+        """The word of a value that is not kept, which is kept then."""
+        word = signed(self.of_value(k, value))
+        if value is None or plain_value("", value) is not None:  # a NaN would never be found again
+            cached = self._cached[k]
+            if len(cached) >= CACHED:
+                cached.clear()
+            cached[value] = type(value), word
+        return word
+
+    def of_value(self, k: int, value: Any) -> int:
+        """The word of a value of attribute k."""
+        name = self.groups.attributes[k]
+        plain = plain_value(name, value)
+        word = hash_word(self._key, k, canonical(name, plain))
+        if self.groups.names:
+            self._note(word, plain)
+        return word
+
+    def _note(self, word: int, value: Value) -> None:
+        """Write a name in the book; the oldest leaves where there is no room."""
+        if word in self.book:
+            return
+        with self._lock:  # single events are read without that of the calibrator
+            self.book[word] = value
+            if len(self.book) > self.groups.cells:
+                del self.book[next(iter(self.book))]
+                for cached in self._cached:  # or a value whose name has left would never be noted again
+                    cached.clear()
+
+    # ---- many events ---------------------------------------------------------------------------------------------
+
+    def of_events(self, columns: Any, events: int, first_row: int = 0) -> Ints:
+        """The words of many events, as kernels read them: K of each, one event behind the other.
+
+        `columns` is a dict of columns, a data frame, an Arrow table, or rows of values: an array of two dimensions or a
+        list of sequences. Messages count rows from `first_row` on.
+
+        Raises
+        ------
+        InvalidInput : a name is missing or unknown, a column has another length, or a value is none that an attribute
+            can have. The message names the attribute and the first bad row.
+        """
+        words = np.empty((events, len(self.groups.attributes)), dtype=np.uint64)
+        for k, (name, column) in enumerate(zip(self.groups.attributes, self._columns(columns), strict=True)):
+            values = _values(name, column)
+            if len(values) != events:
+                raise InvalidInput(f"{name} must have a value for each of the {events} scores, got {len(values)}")
+            self.of_column(k, values, words[:, k], first_row)
+        return words.view(np.int64).reshape(-1)
+
+    def of_column(self, k: int, values: npt.NDArray[Any] | list[Any], words: Words, first_row: int = 0) -> None:
+        """Fill in the words of values of attribute k: numbers or bools in an array, or a list of anything.
+
+        Raises
+        ------
+        InvalidInput : a value is none that an attribute can have; the message names its row.
+        """
+        read = self._of_numbers if isinstance(values, np.ndarray) else self._of_list
+        for first in range(0, len(values), AT_ONCE):
+            try:
+                words[first : first + AT_ONCE] = read(k, values[first : first + AT_ONCE])
+            except _BadValue as bad:
+                raise InvalidInput(f"{bad} - at row {first_row + first + bad.row}") from None
+
+    def _columns(self, columns: Any) -> list[Any]:
+        """One column for each attribute, in order."""
+        groups = self.groups
+        if isinstance(columns, Mapping):
+            groups.check_names(columns)
+            return [columns[name] for name in groups.attributes]
+        if isinstance(columns, (list, tuple)):
+            rows = [_row(groups, row, i) for i, row in enumerate(columns)]
+            return [[row[k] for row in rows] for k in range(len(groups.attributes))]
+        if isinstance(columns, np.ndarray):
+            if columns.ndim != 2 or columns.shape[1] != len(groups.attributes):
+                wanted = f"(events, {len(groups.attributes)})"
+                raise InvalidInput(f"groups must be an array of shape {wanted} or columns by name, got {columns.shape}")
+            return list(columns.T)
+        frame = as_frame(columns)
+        if frame is None:
+            raise InvalidInput(
+                f"groups must be a dict of columns, a data frame or a 2-d array of {', '.join(groups.attributes)}, "
+                f"got {type(columns).__name__}"
+            )
+        groups.check_names(frame.columns)
+        return [frame[name] for name in groups.attributes]
+
+    def _of_numbers(self, k: int, values: Any) -> Words:
+        """The words of a column of bools, whole numbers, or floats."""
+        if values.dtype.kind == "f":
+            present = ~np.isnan(values)
+            self._refuse(
+                k, values, present & ((values != np.floor(values)) | ~((values >= -(2.0**63)) & (values < 2.0**63)))
+            )
+            words = np.empty(len(values), dtype=np.uint64)
+            words[present] = self._of_numbers(k, values[present].astype(np.int64))
+            if not present.all():
+                words[~present] = self.of_value(k, None)
+            return words
+        if values.dtype.kind == "b":
+            both = np.array([self.of_value(k, b) if (values == b).any() else 0 for b in (False, True)], dtype=np.uint64)
+            return both[values.astype(np.intp)]
+        if values.dtype == np.uint64:
+            self._refuse(k, values, values > np.uint64(_MOST_INT))
+        if len(values) == 0:
+            return np.empty(0, dtype=np.uint64)
+        whole = values.astype(np.int64)
+        low, high = int(whole.min()), int(whole.max())
+        if high - low > max(1024, 2 * len(whole)):
+            distinct, at = np.unique(whole, return_inverse=True)
+            return self._of_ints(k, distinct.tolist())[at.reshape(-1)]
+        there = np.zeros(high - low + 1, dtype=np.bool_)
+        there[whole - low] = True
+        found = np.flatnonzero(there)
+        table = np.zeros(len(there), dtype=np.uint64)
+        table[found] = self._of_ints(k, (found + low).tolist())
+        return table[whole - low]
+
+    def _of_ints(self, k: int, values: list[int]) -> Words:
+        """The words of different whole numbers."""
+        words = np.array([hash_word(self._key, k, canonical("", value)) for value in values], dtype=np.uint64)
+        if self.groups.names:
+            for word, value in zip(words.tolist(), values, strict=True):
+                self._note(word, value)
+        return words
+
+    def _refuse(self, k: int, values: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> None:
+        if bad.any():
+            self._find_bad(k, values[bad][:1].tolist(), int(bad.argmax()))
+
+    def _of_list(self, k: int, values: Any) -> Words:
+        """The words of a column of any values: each distinct one is hashed once."""
+        one_kind = len(set(map(type, values))) <= 1
+        keys: Sequence[Any] = values if one_kind else list(zip(map(type, values), values, strict=True))
+        try:
+            words = dict.fromkeys(keys, 0)
+            for key in words:
+                words[key] = self.of_value(k, key if one_kind else key[1])
+        except (TypeError, InvalidInput):  # a value that cannot be hashed is none that an attribute can have
+            self._find_bad(k, values, 0)
+            raise  # pragma: no cover - one of them is bad
+        return np.fromiter(map(words.__getitem__, keys), dtype=np.uint64, count=len(values))
+
+    def _find_bad(self, k: int, values: Sequence[Any], first: int) -> None:
+        """Raise the error of the first value that has one, with its row."""
+        name = self.groups.attributes[k]
+        for row, value in enumerate(values, first):
+            try:
+                canonical(name, plain_value(name, value))
+            except InvalidInput as error:
+                raise _BadValue(row, str(error)) from None
+
+
+class _BadValue(InvalidInput):
+    """A value that no attribute can have, and its row within a piece of a column."""
+
+    def __init__(self, row: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.row = row
+
+
+def _row(groups: Groups, row: Any, at: int) -> Sequence[Any]:
+    try:
+        return groups.in_order(row)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} - at row {at}") from None
+
+
+def _values(name: str, column: Any) -> npt.NDArray[Any] | list[Any]:
+    """A column as an array of bools or numbers, or as a list of anything."""
+    if isinstance(column, (list, tuple)):
+        return list(column)  # value by value: NumPy would turn [1, "1"] into strings
+    if isinstance(column, (str, bytes)):
+        raise InvalidInput(f"{name} must be a column of values, got {shown(column)}")
+    if not isinstance(column, np.ndarray):
+        column = _series_values(name, column)
+        if isinstance(column, list):
+            return column
+    if column.ndim != 1:
+        raise InvalidInput(f"{name} must be a one-dimensional column, got shape {column.shape}")
+    if isinstance(column, np.ma.MaskedArray):
+        return [
+            None if masked else value for value, masked in zip(column.data, np.ma.getmaskarray(column), strict=True)
+        ]
+    if column.dtype.kind in "biuf":
+        return column
+    if column.dtype.kind in "mM":  # only what is missing is a value; as Python's dates all would be ints or dates
+        return list(column)
+    return column.tolist()
+
+
+def _series_values(name: str, column: Any) -> npt.NDArray[Any] | list[Any]:
+    """The values of a column of a data frame library."""
+    if type(column).__module__.partition(".")[0] == "pandas" and not hasattr(column, "columns"):
+        column = sys.modules["pandas"].Series(column)  # an index or an array of pandas is no series of it
+    series = as_series(column)
+    if series is None:
+        if isinstance(column, Sequence):
+            return list(column)
+        raise InvalidInput(f"{name} must be a column of values, got {type(column).__name__}")
+    import narwhals as nw
+
+    is_number = series.dtype == nw.Boolean or (series.dtype.is_numeric() and not isinstance(series.dtype, nw.Decimal))
+    return np.asarray(series.to_numpy()) if is_number and series.null_count() == 0 else series.to_list()
+
+
+# ---- the state of one stream -----------------------------------------------------------------------------------------
+
+
+class Segments(Table):
+    """What `segments` gives: names of columns -> arrays of one length, best evidence first."""
+
+    def to_frame(self) -> Any:
+        """As a data frame of pandas.
+
+        Raises
+        ------
+        MissingExtra : pandas is not installed.
+        """
+        return need("pandas", extra="frames", what="to_frame").DataFrame(dict(self))
+
+
+class GroupTable:
+    """The cells of one stream whose calibrator looks at groups.
+
+    A row of such a stream is longer than that of its method by what `initial_row` puts behind it; `cells` is what the
+    kernels take. A batch comes between `begin` and `keep` or `undo`: all of it happens, or nothing.
+
+    Raises
+    ------
+    InvalidInput : the method has no `Lanes`.
+    """
+
+    def __init__(self, groups: Groups, method: Method) -> None:
+        if not isinstance(method.learner, Lanes):
+            raise InvalidInput("groups must have a method with the learner Lanes (auto, gauto), got another")
+        self.groups, self.method = groups, method
+        self.seed = secrets.randbits(64) if groups.seed is None else groups.seed
+        self.maker = WordMaker(groups, self.seed)
+        C, slots = len(groups.columns), groups.cells
+        # Zeros that nobody has written to take no memory: a table costs what its cells take, page by page.
+        self.cells = Cells(
+            attributes=len(groups.attributes),
+            columns=C,
+            slots=slots,
+            start=method.width,
+            receipt=method.receipt_width,
+            pairs=np.array(groups.pairs, dtype=np.int64).reshape(-1),
+            tags=_aligned_zeros(slots).view(np.int64),
+            parents=np.zeros(2 * slots, dtype=np.int64),
+            numbers=_aligned_zeros((slots + MOST_COLUMNS) * CELL_WIDTH),
+            found=np.zeros(2 * MOST_COLUMNS, dtype=np.int64),
+            known=np.zeros(MOST_COLUMNS * KNOWN_WIDTH),
+            touched=np.zeros(slots + 1, dtype=np.int64),
+            marks=np.zeros(slots, dtype=np.uint8),
+            before=np.zeros(0),
+            words_before=np.zeros(0, dtype=np.int64),
+        )
+        self._plain = self.cells
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row has."""
+        return self.method.width + self.groups.row_width
+
+    @property
+    def receipt_width(self) -> int:
+        """How many numbers a receipt has, beside its words."""
+        return self.method.receipt_width + GROUPED_RECEIPT_WIDTH
+
+    def initial_row(self, row: Vector | None = None) -> Vector:
+        """The row of a stream that has seen nothing; or the row of a stream without groups, with fresh groups."""
+        method_row = self.method.initial_row() if row is None else row
+        return np.concatenate([method_row, [0.0, 1.0, *PRIOR, 0.0, 0.0], np.zeros(4 * self.cells.columns)])
+
+    # ---- many events ---------------------------------------------------------------------------------------------
+
+    def run(self, stream: Streams, batch: Batch, words: Ints, late: Late | None, end: int) -> None:
+        """Let the loop move the row of a stream, and the cells. What follows is `keep`, or `undo`."""
+        self.begin()
+        cells, place = self.cells, place_before()
+        for part in pieces(end):
+            run_batch_grouped(self.method.spec, cells, stream, batch, words, late, place, part.stop)
+            if self.cells is not cells:
+                raise RuntimeError("a batch must not be interrupted by a call of the same calibrator in its own thread")
+
+    def predict_many(self, row: Vector, scores: Vector, draws: Vector, words: Ints, forecasts: Vector) -> None:
+        """Forecast each score, with its words, as the next event."""
+        K, found = self.cells.attributes, np.empty(2 * MOST_COLUMNS, dtype=np.int64)
+        for part in pieces(len(scores)):
+            own = words[part.start * K : part.stop * K]
+            predict_many_grouped(
+                self.method.spec, self.cells, row, scores[part], draws[part], own, found, forecasts[part]
+            )
+
+    # ---- batches: all or nothing ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """From here on, list the slots that change, and save what they hold."""
+        forget_touched(self.cells)
+        slots = self.groups.cells
+        self.cells = self._plain._replace(
+            before=np.empty(slots * CELL_NUMBERS), words_before=np.empty(3 * slots, dtype=np.int64)
+        )
+
+    def keep(self) -> Ints:
+        """The slots that have changed since `begin`, which stay as they are now."""
+        changed = self.touched()
+        self.cells = self._plain
+        forget_touched(self.cells)
+        return changed
+
+    def undo(self) -> None:
+        """Back to what the table held at `begin`; nothing, where the batch was kept already or none was begun.
+
+        So a host that was interrupted may always call it. What decides is whether `forget_touched` has run, which a
+        stream calls in the step that takes the row.
+        """
+        if self.cells is not self._plain:
+            restore(self.cells)
+            self.cells = self._plain
+
+    def close(self) -> None:
+        """After a batch whose row was taken, and `forget_touched` with it: what is saved is needed no more."""
+        self.cells = self._plain
+
+    def touched(self) -> Ints:
+        """The slots that have changed since `begin`, in the order of their first change."""
+        return self.cells.touched[1 : 1 + int(self.cells.touched[0])].copy()
+
+    # ---- slots as data -------------------------------------------------------------------------------------------
+
+    def occupied(self) -> Ints:
+        """The slots that hold a cell."""
+        return np.flatnonzero(self.cells.tags)
+
+    def _matrix(self) -> Vector:
+        return self.cells.numbers.reshape(-1, CELL_WIDTH)[:, :CELL_NUMBERS]
+
+    def read_slots(self, slots: Ints) -> SlotArray:
+        """What these slots hold: 192 bytes each."""
+        found = np.zeros(len(slots), dtype=SLOT)
+        found["word"] = self.cells.tags.view(np.uint64)[slots]
+        found["first"], found["second"] = self.cells.parents.view(np.uint64).reshape(-1, 2)[slots].T
+        found["numbers"] = self._matrix()[slots]
+        return found
+
+    def write_slots(self, slots: Ints, held: SlotArray) -> None:
+        """The inverse of `read_slots`."""
+        self.cells.tags.view(np.uint64)[slots] = held["word"]
+        self.cells.parents.view(np.uint64).reshape(-1, 2)[slots] = np.stack([held["first"], held["second"]], axis=1)
+        self._matrix()[slots] = held["numbers"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the row, JSON-able; `from_dict` is the inverse, to the last bit."""
+        slots = self.occupied()
+        return {
+            **self.groups.to_dict(),
+            "seed": f"{self.seed:016x}",
+            "slots": slots.tolist(),
+            "held": base64.b64encode(self.read_slots(slots).tobytes()).decode(),
+            "book": [[f"{word:016x}", value] for word, value in list(self.maker.book.items())[-self.groups.cells :]],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any, method: Method, row: Sequence[float]) -> GroupTable:
+        """The inverse of `to_dict`, for the row that goes with it. All is checked: kernels trust their tables.
+
+        Raises
+        ------
+        InvalidInput : a field is missing, or a slot holds what no slot can hold.
+        """
+        groups = Groups.from_dict(data)
+        if groups.seed is None:
+            raise InvalidInput("groups must have a seed, got None")
+        table = cls(groups, method)
+        slots, book = data.get("slots"), data.get("book")
+        if not isinstance(slots, list) or not isinstance(book, list):
+            raise InvalidInput("groups must have lists of slots and names, got others")
+        places = np.array([check_whole("slot", slot, 0, groups.cells - 1) for slot in slots], dtype=np.int64)
+        try:
+            held = np.frombuffer(base64.b64decode(data.get("held"), validate=True), dtype=SLOT)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput("groups must hold 192 bytes for each slot, as base64, got others") from error
+        if len(held) != len(places):
+            raise InvalidInput(f"groups must hold one cell for each of {len(places)} slots, got {len(held)}")
+        if len(book) > groups.cells or (book and not groups.names):
+            raise InvalidInput(f"book must have at most {groups.cells if groups.names else 0} names, got {len(book)}")
+        for entry in book:
+            if not isinstance(entry, list) or len(entry) != 2:
+                raise InvalidInput(f"book must hold pairs of a word and a value, got {shown(entry)}")
+            table.maker.book[_word_from_hex("word", entry[0])] = plain_value("value in the book", entry[1])
+        table.check_slots(places, held, row)
+        table.write_slots(places, held)
+        return table
+
+    def check_slots(self, slots: Ints, held: SlotArray, row: Sequence[float]) -> None:
+        """Raise `InvalidInput` unless these can be all the cells of a stream with this row."""
+        self.check_row(row)
+        if not np.isfinite(held["numbers"]).all():
+            raise InvalidInput("slots must hold finite numbers, got others")
+        n, start, C, K = row[N], self.cells.start, self.cells.columns, self.cells.attributes
+        words, numbers = held["word"], held["numbers"]
+        column, last = numbers[:, COLUMN], numbers[:, LAST]
+        is_column = (column >= 0) & (column < C) & (column == np.floor(column))
+        if not is_column.all():
+            raise InvalidInput(f"slot must be of one of {C} columns, got {column[~is_column][0]!r}")
+        pairs = np.array([(k, -1) for k in range(K)] + self.groups.pairs)[column.astype(np.int64)]
+        singles = pairs[:, 1] < 0
+        parents = zip(held["first"].tolist(), held["second"].tolist(), strict=True)
+        crossed = np.array([cross_words(a, b) & _MASK for a, b in parents], dtype=np.uint64)
+        good = np.where(singles, (held["first"] == words) & (held["second"] == 0), crossed == words)
+        in_bucket = words & np.uint64(self.groups.cells // WAYS - 1) == (slots // WAYS).astype(np.uint64)
+        events, ones = numbers[:, EVENTS], numbers[:, ONES]
+        counts = (events >= 1) & (events <= n) & (last >= 1) & (last <= n) & (ones >= 0) & (ones <= events)
+        sums = numbers[:, SUM_SCORE : VARIANCE + 1]
+        counts &= ((sums >= 0.0) & (sums <= events[:, None])).all(axis=1)
+        known = numbers[:, : LANES * 4].reshape(-1, LANES, 4)[:, :, [INFO, SLOPE_INFO]]
+        terms = numbers[:, TERMS : TERMS + 2 * LANES].reshape(-1, LANES, 2)
+        possible = (known >= -1e-3).all(axis=(1, 2)) & (np.abs(terms[:, :, 1]) <= 1.0).all(axis=1)
+        possible &= (terms[:, :, 0] >= 0.0).all(axis=1)
+        for sound in (words != 0, good, in_bucket, counts, possible):
+            if not sound.all():
+                raise InvalidInput(
+                    f"slot must hold a possible cell, got another - at slot {slots[int((~sound).argmax())]}"
+                )
+        if len(np.unique(slots)) != len(slots) or len(np.unique(words)) != len(words):
+            raise InvalidInput("slots must be different and hold different words, got one twice")
+        if row[start + OPENED] - row[start + EVICTED] != len(slots):
+            wanted = int(row[start + OPENED] - row[start + EVICTED])
+            raise InvalidInput(f"slots must be as many as were opened and not evicted, {wanted}, got {len(slots)}")
+
+    def check_row(self, row: Sequence[float]) -> None:
+        """Raise `InvalidInput` unless the numbers of the groups in a row are possible; the method checks the rest."""
+        if len(row) != self.width or not np.isfinite(np.asarray(row, dtype=np.float64)).all():
+            raise InvalidInput(f"row must have {self.width} finite numbers, got others")
+        start, n = self.cells.start, row[N]
+        stale, temper = row[start + GROUP_STALENESS], row[start + GROUP_TEMPER]
+        if not (stale >= 0.0 and 1.0 <= temper <= 1.0 + stale):
+            raise InvalidInput(f"row must have a temper from 1 to 1 + its staleness {stale!r}, got {temper!r}")
+        weights = row[start + GROUP_WEIGHT : start + OPENED]
+        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
+            raise InvalidInput(f"row must have weights of groups that sum to one, got {list(weights)}")
+        opened, evicted = row[start + OPENED], row[start + EVICTED]
+        if not (0 <= evicted <= opened <= n * self.cells.columns and opened == int(opened) and evicted == int(evicted)):
+            raise InvalidInput(f"row must count the cells it has opened, got {opened!r} and {evicted!r} evicted")
+        if not all(-1e-3 <= total <= 1e9 for total in row[start + GROUP_SUMS :]):
+            raise InvalidInput("row must have sums of its columns of 0 or more, got others")
+
+    def receipt_is_sound(self, receipt: Sequence[float], words: Sequence[int]) -> bool:
+        """Whether what the groups put in a receipt is complete and possible; the method checks its own numbers."""
+        own = receipt[self.cells.receipt :]
+        return (
+            len(own) == GROUPED_RECEIPT_WIDTH
+            and all(EPS <= p <= LARGEST for p in own)
+            and len(words) == self.cells.attributes
+            and all(word != 0 for word in words)
+        )
+
+    # ---- what it has learnt --------------------------------------------------------------------------------------
+
+    def variances(self, row: Vector) -> Vector:
+        """tau of each lane (two rows) and column."""
+        at, C = self.cells.start + GROUP_SUMS, self.cells.columns
+        A, B = np.asarray(row[at:], dtype=np.float64).reshape(2, LANES, C)
+        return np.clip((A + N0 * TAU0) / (B + N0), TAU_LEAST, TAU_MOST)
+
+    def params(self, row: Vector) -> dict[str, Any]:
+        """What `params["groups"]` shows: which lane is trusted, which columns matter, and how full the table is."""
+        at = self.cells.start
+        still, fleeting = np.sqrt(self.variances(row)).tolist()
+        return {
+            "weights": dict(zip(("expert", "still", "fleeting"), map(float, row[at + 2 : at + 5]), strict=True)),
+            "spread": dict(zip(self.groups.columns, still, strict=True)),
+            "fleeting_spread": dict(zip(self.groups.columns, fleeting, strict=True)),
+            "temper": float(row[at + GROUP_TEMPER]),
+            "staleness": float(row[at + GROUP_STALENESS]),
+            "cells": int(row[at + OPENED] - row[at + EVICTED]),
+            "opened": int(row[at + OPENED]),
+            "evicted": int(row[at + EVICTED]),
+        }
+
+    def is_crowded(self, row: Sequence[float] | Vector) -> bool:
+        """Whether as many cells were evicted as the table holds."""
+        return bool(row[self.cells.start + EVICTED] >= self.groups.cells)
+
+    def warning(self, row: Vector) -> str:
+        """What to say of a table that is crowded: which attribute is probably an id."""
+        counts = np.bincount(self._matrix()[self.occupied(), COLUMN].astype(np.int64), minlength=self.cells.columns)
+        name = self.groups.columns[int(counts.argmax())]
+        return (
+            f"groups have forgotten {int(row[self.cells.start + EVICTED])} cells, most of the {self.groups.cells} that "
+            f"are left are of {name!r}: it is probably an id, not a segment"
+        )
+
+    def segments(self, row: Vector, least: int = 100) -> Segments:
+        """One row for each cell with `least` outcomes or more, best evidence first; see `Calibrator.segments`."""
+        least = check_whole("least", least, 1, 2**53)
+        slots = self.occupied()
+        slots = slots[self._matrix()[slots, EVENTS] >= least]
+        slots = slots[np.lexsort((self.cells.tags.view(np.uint64)[slots], -self._matrix()[slots, LOG_E]))]
+        held = self.read_slots(slots)
+        numbers = held["numbers"]
+        column, events = numbers[:, COLUMN].astype(np.int64), numbers[:, EVENTS]
+        tau = self.variances(row)[0][column]
+        v = tau / (1.0 + tau * numbers[:, INFO])
+        log_e = numbers[:, LOG_E]
+        return Segments(
+            column=column,
+            attribute=_objects([self.groups.columns[k] for k in column]),
+            value=_objects([self._value(*words) for words in held[["word", "first", "second"]].tolist()]),
+            word=held["word"].copy(),
+            events=events.astype(np.int64),
+            ones=numbers[:, ONES].astype(np.int64),
+            rate=numbers[:, ONES] / events,
+            mean_score=numbers[:, SUM_SCORE] / events,
+            mean_expert=numbers[:, SUM_EXPERT] / events,
+            mean_forecast=numbers[:, SUM_FORECAST] / events,
+            offset=numbers[:, NATURAL] * v,
+            sd=np.sqrt(v),
+            log_e=log_e.copy(),
+            flagged=e_bh(log_e, ALPHA),
+            whole=np.full(len(slots), bool(row[self.cells.start + EVICTED] == 0.0)),
+        )
+
+    def _value(self, word: int, first: int, second: int) -> Any:
+        """A value by its name, where that is known, else its word; a pair of them for a crossing."""
+        names = [self.maker.book.get(part, f"{part:016x}") for part in ((first, second) if second else (word,))]
+        return names[0] if len(names) == 1 else tuple(names)
+
+
+def e_bh(log_e: Vector, alpha: float) -> npt.NDArray[np.bool_]:
+    """Which of M e-values e-BH rejects: the k largest, for the largest k with e_(k) >= M/(alpha k).
+
+    The false discovery rate is at most alpha, however the e-values depend on each other (Wang & Ramdas 2022).
+
+    >>> e_bh(np.log([1000.0, 30.0, 0.5]), 0.05)
+    array([ True,  True, False])
+    """
+    M = len(log_e)
+    order = np.argsort(-log_e, kind="stable")
+    passed = log_e[order] >= np.log(M / (alpha * np.arange(1, M + 1)))
+    flagged = np.zeros(M, dtype=np.bool_)
+    if passed.any():
+        flagged[order[: int(np.flatnonzero(passed)[-1]) + 1]] = True
+    return flagged
+
+
+def _aligned_zeros(size: int) -> Vector:
+    """Zeros that begin where a cache line does."""
+    whole = np.zeros(size + 7)
+    first = -whole.ctypes.data // 8 % 8
+    return whole[first : first + size]
+
+
+def _objects(values: list[Any]) -> npt.NDArray[np.object_]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
