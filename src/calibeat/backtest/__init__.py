@@ -25,6 +25,7 @@ def backtest(
     time: str | None = None,
     outcome_time: str | None = None,
     rivals: Any = None,
+    groups: Any = None,
     methods: Any = None,
     bins: int = 10,
     warmup: int | None = None,
@@ -60,6 +61,10 @@ def backtest(
     rivals : forecasts that others made for the same events, judged beside ours: names of columns of the frame, or a
         mapping from names to columns.
     keys : the stream of each event; each key gets parameters of its own.
+    groups : attributes of the events that are known when the score is issued, such as country and device: names of
+        columns of the frame, or a mapping from names to columns. ``"hour(at)"``, ``"weekday(at)"`` and ``"month(at)"``
+        are those of a column of times. "AUTO + groups" is then compared too, and the report tells which segments are
+        miscalibrated. A `Groups` in the place of the names says more: crossings, cells, a seed.
     times, outcome_times : when a score was issued and when its outcome was known. An outcome is learnt before the next
         forecast after its arrival; outcomes that arrive between two forecasts are learnt in the order of arrival. An
         outcome that is missing together with its time has not arrived: its event is forecast, and not judged.
@@ -131,7 +136,7 @@ def backtest(
     options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name != "typed"})
     columns = {name: given[name] for name in ("scores", "outcomes", "keys", "times", "outcome_times")}
     if outcomes is not None and is_matrix(scores):
-        for argument in ("score", "outcome", "key", "time", "rivals", "outcome_time", "positive"):
+        for argument in ("score", "outcome", "key", "time", "rivals", "groups", "outcome_time", "positive"):
             if given[argument] is not None:
                 got = type(given[argument]).__name__
                 raise InvalidInput(f"{argument} must not be given with many classes, got {got}")
@@ -140,4 +145,5 @@ def backtest(
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
     named = {name.replace("_", " "): given[name] for name in ("score", "outcome", "key", "time", "outcome_time")}
-    return run_arrays(LogColumns.of(columns, named, rivals), options, keep_forecasts=keep_forecasts)
+    table = LogColumns.of(columns, named, rivals, groups, options)
+    return run_arrays(table, options, keep_forecasts=keep_forecasts)

@@ -21,17 +21,29 @@ from calibeat.core.method import Method, params_of
 from calibeat.core.refit import Histogram
 from calibeat.core.stats import LOSS_FLOOR
 from calibeat.errors import InvalidInput
-from calibeat.report.schema import Data, LeaderboardRow, MethodInfo, Payload, SkippedInfo, Trajectories, Trajectory
+from calibeat.report.schema import (
+    Data,
+    LeaderboardRow,
+    MethodInfo,
+    OfferedInfo,
+    Payload,
+    SkippedInfo,
+    Trajectories,
+    Trajectory,
+)
 
 from .judge.by_key import by_key, sentence_on_keys
 from .judge.certificates import certificates
 from .judge.classes import Stretches, class_section, label_counts
 from .judge.decisions import Deciding, decisions
 from .judge.delays import delay, notice_of_ages
+from .judge.deployment import HowReplayed
 from .judge.history import DataHistory, Periods, sentences_on_periods
 from .judge.intervals import RESAMPLES, Bootstrap, Intervals
+from .judge.later import FirstEvents
 from .judge.measures import auc, iso, number, overall, reliability, windows
 from .judge.paging import Trails
+from .judge.segments import segment_section, segments_of
 from .judge.verdict import (
     INTERVALS,
     LEGEND,
@@ -49,7 +61,7 @@ from .judge.verdict import (
 from .options import Options
 from .read.files import Columns
 from .read.rows import Chunk, LogBatch, LogColumns, RowReader
-from .replay.contenders import Contender, chosen, with_key_variants, with_others
+from .replay.contenders import Contender, GroupedReplay, chosen, with_auto, with_groups, with_key_variants, with_others
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
 from .replay.tally import Blocks, judged
 from .result import BacktestResult
@@ -61,11 +73,14 @@ def run_arrays(table: LogColumns, options: Options, *, keep_forecasts: bool = Fa
     """`calibeat.backtest` of columns."""
     columns, kept = table.columns, _Kept()
     options.check_times(columns["times"], columns["outcome_times"])
-    reader = RowReader(options, trace=keep_forecasts, classes=table.classes)
+    reader = RowReader(options, trace=keep_forecasts, classes=table.classes, groups=table.groups)
     more = [name for name, column in columns.items() if name not in {"scores", "outcomes"} and column is not None]
+    more += [] if table.groups is None else ["groups"]
+    source = LogInfo.of_call(options, "scores", "outcomes" if table.classes is None else "labels", *more)
+    source.offered = table.offered
     payload = run(
         table.batches(options),
-        LogInfo.of_call(options, "scores", "outcomes" if table.classes is None else "labels", *more),
+        source,
         reader,
         keyed=columns["keys"] is not None,
         others=table.names,
@@ -110,6 +125,8 @@ class LogInfo:
     keys: list[str] | None = None
     classes: list[str] | None = None  # the names of many
     command: str | None = None
+    offered: list[str] = field(default_factory=list)  # columns by which events could be grouped
+    past: HowReplayed = field(default_factory=HowReplayed)  # how it was replayed
 
     @classmethod
     def of_call(cls, options: Options, scores: str, outcomes: str, *more: str) -> LogInfo:
@@ -161,9 +178,13 @@ def run(
         chunks = chain([next(chunks)], chunks)  # which tells how many classes there are
         numbers = reader.classes.count
     contenders, notes = chosen(options.methods, keyed=keyed, numbers=numbers)
-    variants = None
+    variants, groups = None, reader.groups
+    if groups is not None:
+        contenders = with_auto(contenders)
     if keyed:
         contenders, variants = with_key_variants(contenders)
+    if groups is not None:
+        contenders = with_groups(contenders, groups.groups)
     contenders, more = with_others(contenders, others or {}, asked=options.methods is not None)
     collector = Collector(options, contenders)
 
@@ -185,10 +206,42 @@ def run(
     )
     reader.check_end()
     source.learn(reader, replayed.blocks, notes + more)
+    missing, timed = replayed.never > 0, reader.has_outcome_times
+    unsettled = source.columns is not None and source.columns.unsettled is not None
+    source.past = HowReplayed.of(options, keyed=keyed, missing=missing, outcome_times=timed, unsettled=unsettled)
     replayed.key_variants = variants
     if keyed:
         source.keys = list(reader.names)
-    return summarise(replayed, source, collector)
+    made = summarise(replayed, source, collector)
+    _add_segments(made, replayed, source, collector, reader)
+    _add_later(made, replayed, source, collector, options.seed)
+    return made
+
+
+def _add_later(made: Payload, replayed: Replayed, source: LogInfo, collected: Collector, seed: int) -> None:
+    """What the choice would be worth if outcomes came later, where nobody knows when they came."""
+    best = next(each for each in replayed.runners if each.name == made["verdict"]["method"])
+    if best is not replayed.runners[0] and not source.past.unsettled:  # no percentage before that is settled
+        later = collected.first_events.replay(replayed, best, seed)
+        if later is not None:
+            made["later"] = later
+
+
+def _add_segments(made: Payload, replayed: Replayed, source: LogInfo, collected: Collector, reader: RowReader) -> None:
+    """What was found in the segments of the groups; or, without groups, columns that could be some."""
+    if reader.groups is not None and collected.segments is not None:
+        grouped = next(each.replay for each in replayed.runners if isinstance(each.replay, GroupedReplay))
+        made["segments"] = segment_section(collected.segments, reader.groups, grouped)
+    elif source.offered:
+        made["offered"] = offer(source.offered, reader.options)
+
+
+def offer(columns: list[str], options: Options) -> OfferedInfo:
+    """Columns by which events could be grouped, and how to ask for it."""
+    listed = ", ".join(columns)
+    how = options.how(f"--groups {','.join(columns)}", f"groups={columns!r}")
+    sentence = f"Segments can be judged: {listed} ({how}; only what is known when the score is issued)."
+    return {"columns": columns, "sentence": sentence}
 
 
 def _some(reader: RowReader, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
@@ -211,6 +264,8 @@ class Collector:
         self.history, self.periods = DataHistory(), Periods(options)
         self.paging = Trails(named=next((each.name for each in contenders if each.is_default), None))
         self.stretches: Stretches | None = None  # of many classes
+        self.segments = segments_of(contenders, options.maturity)  # of groups
+        self.first_events = FirstEvents()
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """Count a chunk, in threads: compiled kernels release the interpreter."""
@@ -229,6 +284,9 @@ class Collector:
         if chunk.numbers > 1:
             self.stretches = self.stretches or Stretches()
             tasks.append(partial(self.stretches.add, chunk, forecasts))
+        if self.segments is not None:
+            tasks.append(partial(self.segments.add, chunk, forecasts, place))
+        self.first_events.add(chunk, place)
         tasks += self.paging.tasks(chunk, forecasts, place)
         with ThreadPoolExecutor(usable_cores()) as pool:
             for done in [pool.submit(task) for task in tasks]:
@@ -284,7 +342,7 @@ def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payl
         "certificates": certificates(replayed),
         "evalue": evalue(replayed),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "answer": answer(replayed, found, source.classes, logits=source.score_kind == "logit"),
+        "answer": answer(replayed, found, source.classes, source.past),
         "history": collected.history.for_report(),
         "paging": collected.paging.for_report(found["method"], labels),
         "periods": collected.periods.found,
@@ -305,6 +363,7 @@ def _facts(replayed: Replayed, source: LogInfo, labels: dict[str, str]) -> Facts
         {runner.name: float(runner.tally.running[1]) for runner in runners},
         learnt=None if replayed.delays is None else replayed.delays.learnt,
         assumption=None if source.columns is None else source.columns.assumption,
+        unsettled=None if source.columns is None else source.columns.unsettled,
     )
     if source.classes is not None:
         seen = np.flatnonzero(label_counts(replayed))

@@ -17,12 +17,23 @@ from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import OURS, STDIN, Columns, LogFile, by_suffix, files_of, read_log, require_arrow
+from calibeat.backtest.read.attributes import GroupsOfLog
+from calibeat.backtest.read.files import (
+    OURS,
+    STDIN,
+    Columns,
+    LogFile,
+    by_suffix,
+    files_of,
+    offered,
+    read_log,
+    require_arrow,
+)
 from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
-from calibeat.backtest.run import LogInfo
+from calibeat.backtest.run import LogInfo, offer
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
 from calibeat.report.page import html
@@ -43,6 +54,7 @@ examples:
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
   calibeat backtest log.jsonl --score p_old --score p_new --rival p_platt --methods auto,ops,isotonic
+  calibeat backtest log.parquet --groups 'country,device,hour(at)' --report report.html
   calibeat backtest log.parquet --scores 'p_*' --label y --report report.html
   calibeat backtest --store calibeat.db
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
@@ -80,6 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         columns,
         "when the score was issued; the log must be in this order",
         "when the outcome was known: it is learnt then, not before",
+    )
+    columns.add_argument(
+        "--groups",
+        metavar="NAMES",
+        help="attributes between commas, known with the score: country,device,hour(at); also weekday(at), month(at)",
     )
     columns.add_argument("--id", metavar="NAME", help="the event's id, to find duplicates; all are kept in memory")
     add_kinds(columns)
@@ -147,6 +164,8 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         **others,
     }
     columns = Columns(named, delayed=args.delay is not None)
+    if args.groups is not None:
+        columns.groups = GroupsOfLog.of(args.groups, options)
     if args.scores:
         names = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
         columns.classes, columns.scores = ClassesOfLog(names), args.scores
@@ -172,7 +191,7 @@ def _replayed(
     others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    reader = RowReader(options, trace=args.out is not None, classes=columns.classes)
+    reader = RowReader(options, trace=args.out is not None, classes=columns.classes, groups=columns.groups)
     source = LogInfo(
         options.title,
         [file.name for file in files],
@@ -191,6 +210,8 @@ def _replayed(
             read = args.stop.checked(step)
             batches = read_log(files, columns, options, reader, read)
             payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
+        if columns.groups is None and columns.classes is None and (found := offered(files, columns)):
+            payload["offered"] = offer(found, options)
         args.stop.check()
         if args.report:
             opened[args.report].write(html(payload).encode())
@@ -209,7 +230,7 @@ def _store(args: argparse.Namespace) -> list[LogFile]:
 
 
 # What a replay of many classes knows nothing of.
-_BINARY = ("score", "outcome", "rival", "positive", "threshold", "cost_fp", "cost_fn", "store")
+_BINARY = ("score", "outcome", "rival", "groups", "positive", "threshold", "cost_fp", "cost_fn", "store")
 
 
 def _check(args: argparse.Namespace) -> None:

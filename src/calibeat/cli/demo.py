@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 from typing import IO, NamedTuple, TextIO
 
@@ -20,6 +21,7 @@ from calibeat.report.page import html
 from .stop import Stop, check_place, outputs
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
+GROUPED = "AUTO + groups"  # also replayed, where events have attributes
 UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
 LOG_LOSS_FLOOR = 1e-5
 PICTURE, REPORT = "calibeat-demo.png", "calibeat-report.html"
@@ -98,6 +100,9 @@ def run_demo(
         step(1, f"replaying {len(stream.scores):,} events through {', '.join(METHODS)}")
         result = backtested(stream)
         forecasts = {name: result.forecasts[name.lower()] for name in METHODS}
+        segments = result.payload.get("segments")
+        if segments is not None:
+            forecasts[GROUPED] = result.forecasts[GROUPED]
         step(1, "counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
@@ -109,6 +114,9 @@ def run_demo(
             opened[page].write(html(result.payload).encode())
     gaps = ", ".join(f"{name} {100 * np.abs(mean - happened).mean():.1f}" for name, mean in means.items())
     to.write(f"\n{notice}{report(stream, rows, counted, gaps)}\n")
+    if segments is not None:
+        told = textwrap.fill(segments["sentence"], 118)
+        to.write(f"\nSegments by {', '.join(segments['attributes'])}, and by two of them:\n{told}\n\n")
     to.write(f"Picture written to {picture.resolve()}\nReport written to {page.resolve()}\n")
     return Demo(stream, rows, picture, page)
 
@@ -120,6 +128,7 @@ def backtested(stream: ExampleStream) -> BacktestResult:
         stream.outcomes,
         times=stream.times,
         outcome_times=stream.known,
+        groups=stream.attributes,
         methods={name.lower(): method for name, method in METHODS.items()},
         warmup=min(UNSCORED, int(stream.labelled.sum()) - 1),
         keep_forecasts=True,
@@ -187,7 +196,8 @@ def table(rows: list[MethodErrors], group_adjective: str) -> str:
         width = max(len(head), 6) + 2
         marked = [text + ("*" if text == best else " ") for text in shown]
         columns.append([cell.rjust(width) for cell in (f"{head} ", *marked)])
-    lines = ["  " + "".join([name.ljust(6), *cells]) for name, *cells in zip(["", *names], *columns, strict=True)]
+    longest = max(6, *map(len, names))
+    lines = ["  " + "".join([name.ljust(longest), *cells]) for name, *cells in zip(["", *names], *columns, strict=True)]
     return "\n".join(line.rstrip() for line in lines)
 
 

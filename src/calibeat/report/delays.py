@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
-from calibeat._util.words import counted, duration, number
+from calibeat._util.words import count, counted, duration, number, percent
 
 from .elements import figure, how_to_read, labels_of, plain_table, section, table_row, tag, typeset
-from .schema import DelayHistogram, DelayInfo, Payload
+from .schema import DelayHistogram, DelayInfo, LaterInfo, Payload
 
 TINY = 0.001  # of all outcomes: what so few waited for would only stretch the picture
 
@@ -95,6 +95,30 @@ def folded(histogram: DelayHistogram) -> DelayHistogram:
         "edges": [low, *edges[first + 1 : last + 1], edges[-1]],
         "count": [sum(counts[: first + 1]), *counts[first + 1 : last], sum(counts[last:])],
     }
+
+
+def later(payload: Payload, info: LaterInfo) -> Element:
+    """The section where a log does not say when outcomes were known."""
+    label = labels_of(payload)[info["method"]]
+    rows = [
+        table_row(
+            row["delay"],
+            (number(row["log_loss"]), f"{percent(abs(row['gain']))} {'less' if row['gain'] >= 0 else 'more'}"),
+        )
+        for row in info["rows"]
+    ]
+    where = "" if info["whole"] else f" On the first {count(info['events'])} events of the log."
+    return section(
+        "later",
+        "What if outcomes come later?",
+        how_to_read(
+            "This log does not say when outcomes were known, so each was learnt before the next score. In production "
+            f"they may come later. The table replays {label} as if they had.{where}"
+        ),
+        plain_table("What if outcomes come later?", ("Outcomes come", f"Log-loss, {label}", "Against raw"), rows),
+        tag("p", "If you know how late outcomes are, say it: --outcome-time, or --delay.", class_="small"),
+        link="Later outcomes",
+    )
 
 
 def _immediate(payload: Payload, delay: DelayInfo) -> Element | None:

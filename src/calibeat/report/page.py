@@ -26,16 +26,17 @@ from calibeat._util.words import NOTHING, count, percent, significant
 from .by_key import by_key
 from .classes import by_class, priors
 from .decisions import decisions
-from .delays import delays, folded
+from .delays import delays, folded, later
 from .elements import Child, figure, harmless, how_to_read, labels_of, markup, name, plain_table, section, tag
 from .history import history
 from .paging import paging
 from .schema import Certificate, Keys, Payload
+from .segments import offered, segments
 from .verdict import methods, verdict
 
 SCRIPTS = (
     *("format", "palette", "chart", "pictures", "paging", "decisions", "history", "reliability", "classes"),
-    *("tables", "by_key", "theme", "start"),
+    *("tables", "by_key", "segments", "theme", "start"),
 )
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
 SCORE_KINDS = {
@@ -151,11 +152,14 @@ def sections(payload: Payload) -> list[Element]:
         decisions(payload, payload["decisions"]) if "decisions" in payload else None,
         over_time(payload),
         reliability(payload),
+        segments(payload, payload["segments"]) if "segments" in payload else None,
+        offered(payload["offered"]) if "offered" in payload else None,
         *learnt,
         evidence(payload),
         paging(payload, payload["paging"]),
         None if keys is None else by_key(payload, keys),
         None if delay is None else delays(payload, delay),
+        later(payload, payload["later"]) if "later" in payload else None,
         certificates(payload),
         history(payload["history"], many="classes" in payload),
         data(payload),
@@ -317,6 +321,8 @@ def data(payload: Payload) -> Element:
     for role, column in log["columns"].items():
         guessed = " (guessed from its name)" if column["guessed"] else ""
         facts.append((f"Column: {role.replace('_', ' ')}", [name(column["name"]), guessed]))
+    if "segments" in payload:
+        facts.append(("Groups", _names(payload["segments"]["attributes"])))
     return section(
         "data",
         "The data",

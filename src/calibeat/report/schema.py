@@ -411,6 +411,86 @@ class ClassesInfo(TypedDict):
     priors: Priors
 
 
+class SegmentScores(TypedDict):
+    """What one forecast said in each segment, and the evidence against it: the logarithm of an e-value."""
+
+    said: list[float]
+    log_e: list[float]
+    flagged: list[bool]
+
+
+class SegmentColumns(TypedDict):
+    """Segments as columns of a table, the strongest evidence against AUTO first."""
+
+    attribute: list[str]  # or two of them: "country x device"
+    value: list[list[str]]  # one, or one of each of the two
+    events: list[int]
+    rate: list[float]  # of what happened
+    methods: dict[str, SegmentScores]  # the raw score, AUTO, AUTO with groups
+
+
+class SpreadRow(TypedDict):
+    """How much the values of a column differ by what groups have learnt: in logits, and in points at 50 %."""
+
+    column: str
+    spread: float
+    points: float
+
+
+class HeatMapOf(TypedDict):
+    """Lines of cells: what happened less what was said, and whether that is shown to be no luck."""
+
+    gap: list[list[Number]]  # None below the least number of events
+    flagged: list[list[bool | None]]
+
+
+class HeatMap(TypedDict):
+    attributes: list[str]  # the one that goes down, the one that goes across
+    down: list[str]
+    across: list[str]
+    events: list[list[int | None]]
+    methods: dict[str, HeatMapOf]  # AUTO, AUTO with groups
+
+
+class SegmentsInfo(TypedDict):
+    """Who is miscalibrated: segments by attributes."""
+
+    attributes: list[str]
+    least: int  # events of a segment that is judged
+    rate: float  # of false discoveries
+    total: int
+    flagged: dict[str, int]  # how many are shown to be miscalibrated, by method
+    sentence: str
+    spread: list[SpreadRow]
+    map: HeatMap | None
+    rows: SegmentColumns
+    notes: list[str]
+
+
+class LaterRow(TypedDict):
+    delay: str  # "at once", "100 events late"
+    log_loss: float
+    gain: float  # against the raw score, as a share of its log-loss
+
+
+class LaterInfo(TypedDict):
+    """The chosen method with outcomes that come later, where a log does not say when they were known."""
+
+    method: str
+    events: int  # that were replayed so: the first of the log
+    whole: bool  # whether that is all of it
+    raw_log_loss: float
+    rows: list[LaterRow]
+    sentence: str
+
+
+class OfferedInfo(TypedDict):
+    """Columns by which events could be grouped, where none were named."""
+
+    columns: list[str]
+    sentence: str
+
+
 class Payload(TypedDict):
     schema: Literal[1]
     title: str
@@ -436,3 +516,6 @@ class Payload(TypedDict):
     history: DataOverTime
     decisions: NotRequired[Decisions]  # of two classes only
     classes: NotRequired[ClassesInfo]  # of many classes only
+    later: NotRequired[LaterInfo]  # where outcomes were taken to be known at once, and a method was chosen
+    segments: NotRequired[SegmentsInfo]  # where attributes were named ...
+    offered: NotRequired[OfferedInfo]  # ... or columns that could be, where some were found

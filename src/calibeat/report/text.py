@@ -33,11 +33,12 @@ def page(payload: Payload) -> str:
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
         *_filled(example(payload)),
+        *(_filled(payload["later"]["sentence"]) if "later" in payload else []),
         "",
         *_filled(" ".join(verdict["sentences"])),
         "",
         *(line for sentence in _consequences(payload) for line in [*_filled(sentence), ""]),
-        *_filled(counted + (f" Columns: {columns}." if columns else "")),
+        *_filled(counted + (f" Columns: {columns}." if columns else "") + _groups(payload)),
         *(
             line
             for skipped in data["skipped"]
@@ -54,11 +55,22 @@ def page(payload: Payload) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _groups(payload: Payload) -> str:
+    return f" Groups: {', '.join(payload['segments']['attributes'])}." if "segments" in payload else ""
+
+
 def _consequences(payload: Payload) -> list[str]:
     """What the choice changes in decisions and pages, and how to deploy it."""
     parts, service = (payload.get("decisions"), payload["paging"]), payload["answer"]["service"]
     sentences = [part["sentence"] for part in parts if part is not None and part["sentence"]]
-    return [*sentences, f"Deploy it: {service[-1]}"] if service else sentences
+    if "segments" in payload:
+        sentences.append(payload["segments"]["sentence"])
+    if "offered" in payload:
+        sentences.append(payload["offered"]["sentence"])
+    if service:
+        note = payload["answer"]["note"]
+        sentences += [f"Deploy it: {service[-1]}", *([note] if note else [])]
+    return sentences
 
 
 def leaderboard(payload: Payload) -> list[str]:

@@ -29,6 +29,7 @@ def verdict(payload: Payload) -> Element:
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
         tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
+        tag("p", typeset(payload["later"]["sentence"]), id="assumes") if "later" in payload else None,
         *_for_everybody(payload, payload["answer"]),
         tag("details", tag("summary", "The numbers behind it, for experts"), *sentences, id="expert"),
         _figures(payload),

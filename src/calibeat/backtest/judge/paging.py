@@ -61,7 +61,7 @@ class Trail:
             part = slice(first, last)
             raised = self.monitor.run(forecasts[part], outcomes[part], scores[part])
             for alarm in raised:
-                at = alarm.at - begun - 1
+                at = int(alarm.at) - begun - 1
                 self._note(alarm, int(axis[at]), None if heard is None else int(heard[at]))
             self._raised = self._raised or bool(raised)
             if (begun + last) % self.stride == 0:

@@ -8,7 +8,6 @@ stretches of the log differ. It is a check, never the printed interval.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +18,12 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import decimals
 from calibeat.backtest.read.rows import Chunk
-from calibeat.backtest.replay.contenders import Contender
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.backtest.replay.late import typical_delay
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
-from calibeat.core.method import Method, name_of
-from calibeat.core.vector import VectorMethod
 from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Evidence, Happened, Number, Verdict
 
+from .deployment import HowReplayed, deployment, deployment_of_classes
 from .intervals import BRIER, LOG_LOSS, MEASURES, RESAMPLES, Bootstrap, Intervals, Triple, Z
 from .measures import MOST_POINTS, iso, log_e_values, number
 
@@ -184,6 +181,7 @@ class Facts:
     raw_auc: float = math.nan
     ages: str | None = None  # what to say of ones and zeros that come at clearly different ages
     assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
+    unsettled: str | None = None  # that column, where nobody has said how late outcomes are
 
 
 def threshold(methods: int) -> float:
@@ -218,6 +216,10 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
         found["sentences"].append(facts.ages)
     if facts.assumption is not None:
         found["sentences"].append(facts.assumption)
+    if facts.unsettled is not None and found["method"] != compared.raw:
+        # Outcomes taken to be known at once can make a small gain look large: no percentage before that is settled.
+        found["headline"] = f"Settle first when outcomes were known: the column {facts.unsettled!r} was not used"
+        found["confidence"] = "unclear"
     if seems_reversed(facts.raw_auc, facts.judged, facts.ones):
         found["headline"] = f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}"
         found["confidence"] = "unclear"
@@ -227,7 +229,42 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
             f"of the cases (AUC {facts.raw_auc:.4f}). The column may hold the probability of the other outcome, or 1 "
             "and 0 may be swapped.",
         )
+    elif found["method"] != compared.raw and facts.ones is not None:
+        _of_the_base_rate(found, compared, facts, facts.ones)
     return found
+
+
+def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, ones: float) -> None:
+    """Say how much of a gain a constant has too, so that a score that says nothing is not praised."""
+    rate = ones / facts.judged
+    constant = -rate * math.log(rate) - (1.0 - rate) * math.log(1.0 - rate)
+    raw, best = (compared.measured(name, "log_loss") for name in (compared.raw, found["method"]))
+    if constant >= raw:
+        return
+    known = f"A constant, the {100 * rate:.1f} % that happened, would have a log-loss of {constant:.4f}"
+    if best > (1.0 - SMALL_LOSS) * constant and says_nothing(facts.raw_auc, facts.judged, ones):
+        found["headline"] = f"The score carries no information. As it is: {_lower(found['headline'])}"
+        found["confidence"] = "unclear"
+        label = facts.labels[found["method"]]
+        said = f"{known}, and {label} is no better: its gain can be had without the score (AUC {facts.raw_auc:.4f})."
+    else:
+        share = min(1.0, (raw - constant) / (raw - best))
+        said = f"{known}: {100 * share:.0f} % of the gain can be had without the score."
+    found["sentences"].insert(0, said)
+
+
+def says_nothing(auc: float, judged: int, ones: float) -> bool:
+    """Whether an AUC cannot be told from one half (four standard errors).
+
+    >>> says_nothing(0.51, 1000, 300.0), says_nothing(0.51, 10**6, 3e5)
+    (True, False)
+    """
+    return abs(auc - 0.5) <= 4.0 * _error_of_auc(judged, ones)
+
+
+def _error_of_auc(judged: int, ones: float) -> float:
+    """The standard error of Mann and Whitney's statistic where the score says nothing."""
+    return math.sqrt((judged + 1.0) / (12.0 * ones * (judged - ones)))
 
 
 def seems_reversed(auc: float, judged: int, ones: float | None) -> bool:
@@ -238,10 +275,7 @@ def seems_reversed(auc: float, judged: int, ones: float | None) -> bool:
     """
     if ones is None or math.isnan(auc) or auc > 0.45:
         return False
-    zeros = judged - ones
-    # The standard error of Mann and Whitney's statistic where the score says nothing.
-    error = math.sqrt((judged + 1.0) / (12.0 * ones * zeros))
-    return auc < 0.5 - 4.0 * error
+    return auc < 0.5 - 4.0 * _error_of_auc(judged, ones)
 
 
 def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
@@ -504,19 +538,27 @@ SURE = {
 }
 
 
-def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, *, logits: bool) -> AnswerInfo:
+UNSETTLED = (
+    "It is not settled: outcomes were taken to be known at once, and the gain would be smaller if they were late. Say "
+    "when they were known (--outcome-time, --time-format), or how late they are (--delay)."
+)
+
+
+def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, past: HowReplayed) -> AnswerInfo:
     """From the verdict and the bins of the raw score and of the chosen method; `classes` are the names of many."""
     runners = {runner.name: runner for runner in replayed.runners}
     raw, chosen = replayed.runners[0], runners[found["method"]]
     pair = [raw] if chosen is raw else [raw, chosen]
     service = None
     if classes is None:
-        library, service, note = deployment(chosen.contender, keyed=replayed.keyed, is_raw=chosen is raw)
+        library, service, note = deployment(chosen.contender, past, is_raw=chosen is raw)
     else:
-        library, note = deployment_of_classes(chosen.contender, classes, keyed=replayed.keyed, logits=logits)
+        library, note = deployment_of_classes(chosen.contender, classes, past)
     return {
         "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
-        "sure": SURE["keep" if chosen is raw else "use", found["confidence"]],
+        "sure": SURE["keep" if chosen is raw else "use", found["confidence"]]
+        if not past.unsettled or chosen is raw
+        else UNSETTLED,
         "library": library.splitlines(),
         "service": None if service is None else service.splitlines(),
         "note": note,
@@ -539,130 +581,3 @@ def example_of(runners: Sequence[Runner], used: int, judged: int) -> list[Happen
 def _happened(name: str, table: Any) -> Happened:
     n, p, y = table.sum(axis=0).tolist()
     return {"method": name, "count": int(n), "forecast": p / n, "outcome": y / n}
-
-
-CODE_ONE_STREAM = """\
-from calibeat import {names}
-
-cal = Calibrator({method})
-cal.run(past_scores, past_outcomes)  # once, with what is known already
-
-forecast = cal.predict(score)        # act on forecast.probability
-cal.update(forecast, outcome)        # when it is known, in any order
-"""
-
-CODE_KEYS = """\
-from calibeat import {names}
-
-bank = Bank({method})
-bank.run(past_keys, past_scores, past_outcomes)  # once
-
-forecast = bank[key].predict(score)  # act on forecast.probability
-bank[key].update(forecast, outcome)  # when it is known, in any order
-"""
-
-CODE_KEEP = """\
-from calibeat import Monitor
-
-monitor = Monitor()           # keep the score, and be told when it breaks
-number = monitor.announce()   # with each score, and when its outcome is known:
-alarms = monitor.update(number, score, outcome)
-"""
-
-CODE_WATCH = """\
-from calibeat import Monitor
-
-monitor = Monitor()           # be told when its forecasts break
-number = monitor.announce()   # with each forecast, and when its outcome is known:
-alarms = monitor.update(number, forecast, outcome)
-"""
-
-NO_POOL = "The service starts each stream by itself; a pooled start is for Python."
-
-CODE_SERVICE = """\
-pip install 'calibeat[service]'
-calibeat serve --store calibeat.db --method {name}
-"""
-
-
-def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tuple[str, str | None, str]:
-    """The code that puts a method to work: in Python, as a service (None if it cannot be), and a remark."""
-    if is_raw:
-        return CODE_KEEP, None, "Nothing to deploy: go on with the raw score."
-    method, notes, prior = contender.method, list[str](), ""
-    if method is None:
-        notes.append(contender.about)
-        if contender.base is None:
-            return CODE_WATCH, None, f"{contender.about} It is not calibeat's: go on with it as you do, and watch it."
-        prior = ', prior="pooled"' if contender.pooled else ""
-        keyed = keyed and not contender.one_stream
-        method = contender.base
-    if contender.age:
-        notes.append(f"In Python, hold each outcome back until it is {contender.age} old, ones and zeros alike.")
-    name = name_of(method) if isinstance(method, Method) else None
-    code = repr(name) if name else repr(method)
-    used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
-    names = ", ".join(sorted({"Bank" if keyed else "Calibrator", *used}))
-    library = (CODE_KEYS if keyed else CODE_ONE_STREAM).format(names=names, method=code + prior)
-    if name is None or prior:
-        notes.append("The service takes presets by name; this method has none." if name is None else NO_POOL)
-        return library, None, " ".join(notes)
-    service = CODE_SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else ""))
-    return library, service, " ".join(notes)
-
-
-CODE_CLASSES = """\
-from calibeat import MultiCalibrator
-
-cal = MultiCalibrator({made})
-cal.run(past_scores, past_labels)   # once, with what is known already
-
-forecast = cal.predict(scores)      # act on forecast.probabilities
-cal.update(forecast, label)         # when it is known, in any order
-"""
-
-CODE_KEYS_OF_CLASSES = """\
-from calibeat import MultiBank
-
-bank = MultiBank({made})
-bank.run(past_keys, past_scores, past_labels)  # once
-
-forecast = bank.predict(key, scores)  # act on forecast.probabilities
-bank.update(key, forecast, label)     # when it is known, in any order
-"""
-
-CODE_KEEP_CLASSES = """\
-from calibeat import MultiCalibrator
-
-cal = MultiCalibrator({made})   # beside the raw scores
-forecast = cal.predict(scores)
-cal.update(forecast, label)
-cal.alarm()                                # whether they deserve less trust by now
-"""
-
-CODE_FITTED = """\
-import numpy as np
-
-forecast = np.exp(np.log(scores) / T)   # T has the least log-loss on {which}
-forecast /= forecast.sum()
-"""
-FITTED_ON = {"fts": "the first 1,000 labels", "swts": "the last 2,000 labels, fitted again every 500"}
-
-
-def deployment_of_classes(
-    contender: Contender, classes: Sequence[str], *, keyed: bool, logits: bool
-) -> tuple[str, str]:
-    """The same for many classes: in Python, and a remark."""
-    numbered = list(classes) == [str(k) for k in range(len(classes))]
-    made = str(len(classes)) if numbered or len(classes) > 10 else repr(list(classes))
-    end = ", logits=True" if logits else ""
-    if contender.name == "raw":
-        return CODE_KEEP_CLASSES.format(made=made + end), "Nothing to deploy: go on with the raw scores."
-    if contender.refits is not None:
-        note = "A temperature that is fitted now and then is no class of calibeat."
-        return CODE_FITTED.format(which=FITTED_ON[contender.name]), note
-    method, keyed = contender.method or contender.base, keyed and not contender.one_stream
-    named = f", method={method.name!r}" if isinstance(method, VectorMethod) and method.name != "multi" else ""
-    prior = ', prior="pooled"' if contender.pooled else ""
-    code = (CODE_KEYS_OF_CLASSES if keyed else CODE_CLASSES).format(made=made + named + end + prior)
-    return code, contender.about if contender.method is None else ""

@@ -60,6 +60,7 @@ from .rows import (
 )
 
 if TYPE_CHECKING:
+    from .attributes import GroupsOfLog
     from .labels import ClassesOfLog
 
 # ---- folders that name a column ----------------------------------------------------------------------------------
@@ -529,13 +530,14 @@ class Columns:
 
     `asked` maps roles to names; ``"none"`` switches the guess off. `delayed` tells that a delay was given, which
     settles when outcomes arrive. With `classes` there are a label and the columns `scores` (names and patterns) in the
-    place of a score and an outcome.
+    place of a score and an outcome. `groups` are attributes, of columns that may have another role too.
     """
 
     asked: Mapping[str, str | None]
     delayed: bool = False
     classes: ClassesOfLog | None = None
     scores: str = ""
+    groups: GroupsOfLog | None = None
     chosen: dict[str, ColumnOf] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unused: dict[str, tuple[str, str]] = field(default_factory=dict)  # by role: a column that was left out, and why
@@ -543,7 +545,7 @@ class Columns:
     def pick(self, header: Sequence[str], where: str) -> list[str]:
         """The columns to read from a file with this header."""
         if self.chosen:
-            if missing := [name for name in self._score_names if name not in header]:
+            if missing := [name for name in self.score_names if name not in header]:
                 raise InvalidInput(f"score column {missing[0]!r} is not in {where}; the file before had it")
             for role, column in self.chosen.items():
                 check_column(role, column["name"], header, where, guessed=column["guessed"])
@@ -564,10 +566,19 @@ class Columns:
                     f"score and outcome must be two columns, got {self.chosen['score']['name']!r} for both"
                 )
         self.check_times()
-        return list(dict.fromkeys([*self._score_names, *(column["name"] for column in self.chosen.values())]))
+        roles = {role: column["name"] for role, column in self.chosen.items()}
+        return list(dict.fromkeys([*self.score_names, *roles.values(), *self._attributes(header, where, roles)]))
+
+    def _attributes(self, header: Sequence[str], where: str, roles: Mapping[str, str]) -> list[str]:
+        """The columns of the groups."""
+        if self.groups is None:
+            return []
+        self.groups.settle(header, where)
+        self.groups.check_known(roles)
+        return self.groups.columns
 
     @property
-    def _score_names(self) -> list[str]:
+    def score_names(self) -> list[str]:
         """The columns of the scores of many classes."""
         return [] if self.classes is None else self.classes.columns
 
@@ -576,8 +587,8 @@ class Columns:
         """The columns by role, for the report."""
         if self.classes is None:
             return dict(self.chosen)
-        more = f" and {len(self._score_names) - 8} more" if len(self._score_names) > 8 else ""
-        return {"scores": {"name": ", ".join(self._score_names[:8]) + more, "guessed": False}, **self.chosen}
+        more = f" and {len(self.score_names) - 8} more" if len(self.score_names) > 8 else ""
+        return {"scores": {"name": ", ".join(self.score_names[:8]) + more, "guessed": False}, **self.chosen}
 
     def check_times(self) -> None:
         """Times of outcomes are compared with times of events."""
@@ -605,6 +616,12 @@ class Columns:
             f"This result assumes {assumed}. The column {name!r} looks like the times at which outcomes were known, "
             f"but it was not used: {reason}."
         )
+
+    @property
+    def unsettled(self) -> str | None:
+        """The column of outcome times that could not be used, where nobody has said how late outcomes are."""
+        name, reason = self.unused.get("outcome time", ("", f"{option_of('outcome time')} {NO_COLUMN} was given"))
+        return None if self.delayed or reason.endswith(f"{NO_COLUMN} was given") else name
 
     @property
     def all_notes(self) -> list[str]:
@@ -901,7 +918,22 @@ def batch_of(part: Any, columns: Columns, name: str, rows: Ints, file: int, opti
         codes(found["key"]) if "key" in found else None,
         flat(found["id"], "id").to_pylist() if "id" in found else None,
         {role: numbers(column, role, options) for role, column in found.items() if is_other(role)},
+        None if columns.groups is None else words(part, columns.groups, where, options),
     )
+
+
+def words(part: Any, groups: GroupsOfLog, where: Callable[[int], str], options: Options) -> Ints:
+    """The words of the attributes: rows x attributes."""
+    found = np.empty((part.num_rows, len(groups.attributes)), dtype=np.uint64)
+    for k, attribute in enumerate(groups.attributes):
+        column = part.column(attribute.column)
+        if attribute.part is not None:
+            found[:, k] = groups.words_of_times(k, times(column, "time", options), column, where)
+        else:
+            encoded = plain(flat(column, "group")).dictionary_encode()
+            indices, _ = indices_of(encoded)  # what is missing comes behind all values
+            found[:, k] = groups.words_of(k, [*encoded.dictionary.to_pylist(), None], indices, where)
+    return found.view(np.int64)
 
 
 def class_scores(part: Any, classes: ClassesOfLog, where: Callable[[int], str], options: Options) -> Numbers:
@@ -1040,6 +1072,47 @@ def read_log(
                 batch = batch_of(part, columns, file.name, rows, number, options)
             yield batch
             step(part.num_rows)
+
+
+def offered(files: list[LogFile], columns: Columns) -> list[str]:
+    """The columns of a log by which events could be grouped, judged by the first rows; none of standard input."""
+    import pyarrow as pa
+
+    from .attributes import LOOKED_AT, could_be_attribute
+
+    if files[0].path == STDIN or not isinstance(files[0], LogFile):
+        return []
+    used = {name for name in columns.asked.values() if name} | {c["name"] for c in columns.chosen.values()}
+    used |= {name for name, _ in columns.unused.values()} | set(columns.score_names)
+    usual = {name for role in USUAL_NAMES for name in USUAL_NAMES[role]}
+    free: list[str] = []
+
+    def pick(header: Sequence[str], _: str) -> list[str]:
+        free.extend(
+            name for name in header if name not in used and header.count(name) == 1 and _plain(name) not in usual
+        )
+        return free or [header[0]]  # of no column at all nothing can be read
+
+    def look(part: Any, name: str) -> bool:
+        column = plain(part.column(name))
+        if not (is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+            return False
+        values = column.slice(0, LOOKED_AT).to_pylist()
+        return could_be_attribute(values) and not any(_is_fraction(value) for value in set(values))
+
+    parts: Any = files[0].batches(pick, lambda _: None)
+    try:
+        with suppress(InvalidInput, OSError):  # an offer is not worth an error
+            for part, _ in parts:
+                return [name for name in free if look(part, name)]
+    finally:
+        parts.close()
+    return []
+
+
+def _is_fraction(value: Any) -> bool:
+    """Whether this is text of a number that is not whole."""
+    return isinstance(value, str) and "." in value and re.match(NUMBER, value.strip()) is not None
 
 
 def try_guesses(columns: Columns, part: Any, options: Options, where: Callable[[int], str]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_lengths
-from calibeat._util.columns import read_column
+from calibeat._util.columns import as_series, read_column, to_array
 from calibeat._util.extras import need
 from calibeat._util.times import (
     MISSING,
@@ -34,6 +34,7 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from .attributes import GroupsOfLog
     from .labels import ClassesOfLog
 
 # ---- batches and chunks ------------------------------------------------------------------------------------------
@@ -77,6 +78,7 @@ class LogBatch:
     keys: Codes | None = None
     ids: list[Any] | None = None
     others: dict[str, Numbers] = field(default_factory=dict)  # by role: forecasts of rivals, scores of other models
+    words: Ints | None = None  # of the groups: rows x attributes
 
     def __len__(self) -> int:
         return len(self.scores.values)
@@ -100,7 +102,7 @@ class Chunk:
     `clock` rises with the events. `arrivals` tells, on the same clock, when an outcome is known (`NEVER`: not at all).
     Both are None where every outcome arrives at once. `clock_is_time` tells whether the clock counts microseconds or
     events. `times` are microseconds since 1970, for people. `trace` is there on request. `others` has a column for each
-    rival's forecasts and each other model's scores.
+    rival's forecasts and each other model's scores, `words` one for each attribute of the groups.
     """
 
     scores: Vector
@@ -112,6 +114,7 @@ class Chunk:
     trace: Origin | None = None
     clock_is_time: bool = False
     others: Vector | None = None
+    words: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -138,6 +141,7 @@ class Chunk:
             times=cut(self.times),
             trace=None if trace is None else Origin(trace.rows[rows], trace.files[rows], cut(trace.ids)),
             others=cut(self.others),
+            words=cut(self.words),
         )
 
 
@@ -262,16 +266,22 @@ class LogColumns:
     """The columns that `calibeat.backtest` was given: one by one, or by name from a data frame.
 
     `columns` are by argument. `others` are by role; `names` are their names in the report. With `classes` the scores
-    are a matrix, and the outcomes labels.
+    are a matrix, and the outcomes labels. `attributes` are the columns of the `groups`, by the names of those.
+    `offered` are columns of a frame by which events could be grouped.
     """
 
     columns: dict[str, Any]
     others: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     classes: ClassesOfLog | None = None
+    groups: GroupsOfLog | None = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    offered: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
+    def of(
+        cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any, groups: Any, options: Options
+    ) -> LogColumns:
         """From the arguments of the function.
 
         Raises
@@ -279,7 +289,7 @@ class LogColumns:
         InvalidInput : if a column is missing, or names and columns are mixed.
         """
         if is_frame(columns["scores"]):
-            return cls._of_frame(columns, named, rivals)
+            return cls._of_frame(columns, named, rivals, groups, options)
         if columns["outcomes"] is None:
             raise InvalidInput("outcomes must be an array or a series, got None")
         wrong = next((role for role, name in named.items() if name is not None and role != "score"), None)
@@ -289,13 +299,19 @@ class LogColumns:
                 f"{argument} must name a column of a data frame, got {named[wrong]!r:.60} and no frame; say "
                 f"{ARGUMENTS[wrong]}= for a column"
             )
-        groups = {"score": (2, _mapping("score", named["score"])), "rival": (1, _mapping("rivals", rivals))}
-        others = {f"{what} {k}": c for what, (first, of) in groups.items() for k, c in enumerate(of.values(), first)}
-        names = {f"{what} {k}": str(n) for what, (first, of) in groups.items() for k, n in enumerate(of, first)}
-        return cls(dict(columns), others, names)
+        more = {"score": (2, _mapping("score", named["score"])), "rival": (1, _mapping("rivals", rivals))}
+        others = {f"{what} {k}": c for what, (first, of) in more.items() for k, c in enumerate(of.values(), first)}
+        names = {f"{what} {k}": str(n) for what, (first, of) in more.items() for k, n in enumerate(of, first)}
+        if groups is None:
+            return cls(dict(columns), others, names)
+        return cls(dict(columns), others, names, None, *_attributes(groups, options))
 
     @classmethod
-    def _of_frame(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
+    def _of_frame(
+        cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any, groups: Any, options: Options
+    ) -> LogColumns:
+        from .attributes import GroupsOfLog
+
         frame = columns["scores"]
         if extra := [name for name, column in columns.items() if name != "scores" and column is not None]:
             one = next(role for role, argument in ARGUMENTS.items() if argument == extra[0]).replace(" ", "_")
@@ -311,10 +327,19 @@ class LogColumns:
         roles = {role: name for role, name in named.items() if role != "score" and name is not None}
         others = {f"score {k}": name for k, name in enumerate(scores[1:], 2)}
         others |= {f"rival {k}": name for k, name in enumerate(_names("rivals", rivals), 1)}
-        found = frame_columns(frame, {"score": scores[0], **roles, **others})
+        grouped = None if groups is None else GroupsOfLog.of(groups, options, header_of(frame))
+        if grouped is not None:
+            grouped.check_known(roles)
+        members = {} if grouped is None else {f"group {each.name}": each.column for each in grouped.attributes}
+        found = frame_columns(frame, {"score": scores[0], **roles, **others, **members})
         by_argument = {argument: found.get(role) for role, argument in ARGUMENTS.items()}
         return cls(
-            by_argument, {role: found[role] for role in others}, {role: str(name) for role, name in others.items()}
+            by_argument,
+            {role: found[role] for role in others},
+            {role: str(name) for role, name in others.items()},
+            groups=grouped,
+            attributes={role.removeprefix("group "): found[role] for role in members},
+            offered=[] if grouped else offered_columns(frame, {str(scores[0]), *map(str, (roles | others).values())}),
         )
 
     def batches(self, options: Options) -> Iterator[LogBatch]:
@@ -335,6 +360,10 @@ class LogColumns:
         check_lengths(**{name: len(column) for name, column in columns.items()})
         percent = options.score_kind == "percent"
         size = CHUNK if classes is None else max(1024, min(CHUNK, NUMBERS // classes.count))
+        attributes = {name: _sliceable(column) for name, column in self.attributes.items()}
+        check_lengths(
+            scores=len(columns["scores"]), **{f"group {name}": len(column) for name, column in attributes.items()}
+        )
 
         def number(value: Any) -> float | None:
             return number_of(value, decimal=options.decimal, percent=percent)
@@ -365,9 +394,44 @@ class LogColumns:
                 codes_of(part["keys"], at) if "keys" in part else None,
                 None,
                 {role: numbers_by(part[role], number) for role in self.others},
+                None if self.groups is None else _words(self.groups, attributes, slice(at, at + len(part["scores"]))),
             )
 
         return (batch(at) for at in range(0, len(columns["scores"]), size))
+
+
+def _sliceable(column: Any) -> Any:
+    """A column whose rows can be taken by position."""
+    if isinstance(column, (list, tuple, np.ndarray)):
+        return column
+    series = as_series(column)
+    return list(column) if series is None else series
+
+
+def _words(groups: GroupsOfLog, columns: Mapping[str, Any], rows: slice) -> Ints:
+    """Those of the attributes of some events: rows x attributes."""
+    values = {name: column[rows] for name, column in columns.items()}
+    for k, attribute in enumerate(groups.attributes):
+        if attribute.part is not None:
+            column, zoned = read_column(attribute.name, values[attribute.name])
+            moments = times_by(column, groups.options, zoned=zoned)
+            values[attribute.name] = groups.parts_of(k, moments, column, lambda row: f"row {rows.start + row}")
+    return groups.words_of_columns(values, rows.stop - rows.start, rows.start)
+
+
+def _attributes(groups: Any, options: Options) -> tuple[GroupsOfLog, dict[str, Any]]:
+    """The attributes that stand beside columns, by name."""
+    from .attributes import GroupsOfLog
+
+    if not is_frame(groups):
+        raise InvalidInput(
+            "groups must map names to columns, or be a data frame, where no data frame is given, got "
+            f"{type(groups).__name__} {groups!r:.60}"
+        )
+    names = header_of(groups)
+    found = frame_columns(groups, {name: name for name in names})
+    grouped = GroupsOfLog.of(names, options)
+    return grouped, {attribute.name: found[name] for attribute, name in zip(grouped.attributes, names, strict=True)}
 
 
 def _names(what: str, names: Any) -> list[Any]:
@@ -476,15 +540,48 @@ def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
         _check(names, header)
         return {role: frame[name] for role, name in names.items()}
     nw = need("narwhals", extra="frames", what="data frames")
-    try:
-        table = nw.from_native(frame)
-    except TypeError:
-        raise InvalidInput(f"scores must be a column or a data frame, got {type(frame).__name__}") from None
-    _check(names, [str(name) for name in table.collect_schema().names()])
+    _check(names, header_of(frame))
+    table = nw.from_native(frame)
     table = table.select(*dict.fromkeys(names.values()))
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
     return {role: table[name].to_native() for role, name in names.items()}
+
+
+def header_of(frame: Any) -> list[str]:
+    """The names of the columns of a frame."""
+    if isinstance(frame, Mapping):
+        return [str(name) for name in frame]
+    nw = need("narwhals", extra="frames", what="data frames")
+    try:
+        return [str(name) for name in nw.from_native(frame).collect_schema().names()]
+    except TypeError:
+        raise InvalidInput(f"scores must be a column or a data frame, got {type(frame).__name__}") from None
+
+
+def offered_columns(frame: Any, used: set[str]) -> list[str]:
+    """The columns of a frame by which events could be grouped, beside those that are used; none of a lazy one."""
+    from .attributes import LOOKED_AT, could_be_attribute
+
+    if isinstance(frame, Mapping):
+        columns = {str(name): to_array(column) for name, column in frame.items()}
+        found = {name: np.asarray(column) for name, column in columns.items() if name not in used}
+        return [
+            name
+            for name, column in found.items()
+            if column.ndim == 1 and column.dtype.kind in "OUSbiu" and could_be_attribute(column[:LOOKED_AT].tolist())
+        ]
+    nw = need("narwhals", extra="frames", what="data frames")
+    table = nw.from_native(frame)
+    if isinstance(table, nw.LazyFrame):
+        return []
+    table, names = table.head(LOOKED_AT), []
+    for name in table.columns:
+        kind = table.schema[name]
+        wordy = kind in (nw.String, nw.Categorical, nw.Enum, nw.Boolean) or kind.is_integer()
+        if name not in used and wordy and could_be_attribute(table[name].to_list()):
+            names.append(str(name))
+    return names
 
 
 def _check(names: Mapping[str, str], header: list[str]) -> None:
@@ -665,6 +762,7 @@ class Piece:
     times: Ints | None
     arrivals: Ints | None  # outcome times
     others: Vector | None = None  # a column for each rival and each other score
+    words: Ints | None = None  # a column for each attribute of the groups
     rows: Ints | None = None  # where they came from, if that is asked for
     files: Ints | None = None
     ids: Any = None
@@ -720,15 +818,17 @@ class RowReader:
     """Checks batches and cuts them into chunks. Counts what was skipped, and names the streams.
 
     With `trace` chunks tell where their events stand in the log. `guessed` maps roles to columns that were guessed.
-    With `classes` a row has K scores and a label.
+    With `classes` a row has K scores and a label. With `groups` it has attributes.
     """
 
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
     classes: ClassesOfLog | None = None
+    groups: GroupsOfLog | None = None
     rows: int = 0
     names: list[str] = field(default_factory=list)
+    has_outcome_times: bool = False
     clock: Clock = field(init=False)
     outcomes: Outcomes = field(init=False)
     kind: ScoreKind = field(init=False)
@@ -767,7 +867,7 @@ class RowReader:
                 f"The ids of the first {len(self._seen_ids):,} events were compared. Name the column (--id) to compare "
                 "all."
             )
-        return self.clock.notes + self.outcomes.notes + odd
+        return self.clock.notes + self.outcomes.notes + odd + ([] if self.groups is None else self.groups.notes)
 
     def chunks(self, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
@@ -822,6 +922,7 @@ class RowReader:
         piece = Piece(scores, outcomes, slots, when, known)
         if others:
             piece.others = np.column_stack(list(others.values()))
+        piece.words = batch.words
         if self.trace:
             piece.rows, piece.files = batch.rows, np.full(len(batch), batch.file)
             piece.ids = None if batch.ids is None else np.array([name_of(value) for value in batch.ids], dtype=object)
@@ -1075,7 +1176,7 @@ class RowReader:
         clock = arrivals = None
         timed = piece.arrivals is not None or options.delay_microseconds > 0
         if piece.arrivals is not None:
-            clock, arrivals = piece.times, piece.arrivals
+            clock, arrivals, self.has_outcome_times = piece.times, piece.arrivals, True
         elif options.delay_microseconds:
             if piece.times is None:
                 how = options.how("--time NAME", "times=")
@@ -1097,7 +1198,8 @@ class RowReader:
         if piece.rows is not None and piece.files is not None:
             trace = Origin(piece.rows, piece.files, piece.ids)
         events = piece.scores, piece.outcomes, piece.slots
-        return Chunk(*events, clock, arrivals, times, trace, clock_is_time=timed, others=piece.others)
+        others, words = piece.others, piece.words
+        return Chunk(*events, clock, arrivals, times, trace, clock_is_time=timed, others=others, words=words)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,20 +17,22 @@ from calibeat._util.words import did_you_mean
 from calibeat.backtest.read.rows import Chunk
 from calibeat.core import loops, vector
 from calibeat.core.auto import EPS
+from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.core.vector import VectorMethod, softmax
 from calibeat.errors import InvalidInput, UnknownMethod
 from calibeat.hosts.calibrator import History
+from calibeat.hosts.groups import Groups, GroupTable
 from calibeat.hosts.pool import Pool, pool_late_rows, pool_rows
-from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
+from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play, takes_groups
 
 from .late import LearningPlan, plan_at_once
 
 # Constant cost per event and constant memory; FPS, which most people deploy, keeps its first 1,000 outcomes.
 DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99")
-WITHOUT_KEYS, POOLED_START = "without keys", "with a pooled start"
+WITHOUT_KEYS, POOLED_START, WITH_GROUPS = "without keys", "with a pooled start", "+ groups"
 ABOUT = {
     "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
     "bm": "The base model's score as it came.",
@@ -102,7 +104,8 @@ class Contender:
     method: AnyMethod | None = None  # with a stream for each key
     base: AnyMethod | None = None  # the method that is replayed in another way, where there is one:
     one_stream: bool = False  # without keys, or ...
-    pooled: bool = False  # ... with a pooled start
+    pooled: bool = False  # ... with a pooled start, or ...
+    groups: Groups | None = None  # ... with these attributes
     age: str = ""  # at which it learns outcomes, if that is another age than for the rest: "3d"
     numbers: int = 1  # of a forecast: K, where there are many classes
     refits: Refits | None = None  # of a temperature
@@ -304,6 +307,27 @@ def with_key_variants(contenders: list[Contender]) -> tuple[list[Contender], Key
     return [*contenders, *variants], KeyVariants(keyed.name, without, pooled)
 
 
+def with_auto(contenders: list[Contender]) -> list[Contender]:
+    """The contenders, and AUTO if it is not among them: groups are compared with it."""
+    if any(each.is_default for each in contenders):
+        return contenders
+    name = _free("auto", {each.name: each for each in contenders})
+    return [*contenders, method_contender(name, AUTO)]
+
+
+def with_groups(contenders: list[Contender], groups: Groups) -> list[Contender]:
+    """The contenders, and AUTO with groups, on all events as one stream."""
+    auto = next(each for each in contenders if each.is_default)
+    name = _free(f"{auto.label} {WITH_GROUPS}", {each.name: each for each in contenders})
+    about = f"{auto.label} that also learns an offset for each value of {', '.join(groups.columns)}."
+    return [
+        *contenders,
+        Contender(
+            name, about, lambda raw: GroupedReplay(groups, raw_first=raw), base=AUTO, one_stream=True, groups=groups
+        ),
+    ]
+
+
 def auto_or_first(contenders: Iterable[Contender]) -> Contender | None:
     """AUTO (or MULTI) if it is among them, else the first method that calibrates."""
     ours = [each for each in contenders if each.calibrates]
@@ -388,7 +412,7 @@ class MethodReplay:
     def _feed_late(self, plan: LearningPlan, context: Context) -> Vector:
         total, first = len(plan.scores), plan.first
         forecasts, cells = np.empty(plan.scores.shape), np.empty(total, dtype=np.int64)
-        receipts = np.empty((total, self.method.receipt_width))
+        receipts = np.empty((total, self._receipts.shape[1]))
         cells[:first], receipts[:first] = self._cells, self._receipts
         if self._issued is not None:
             forecasts[:first] = self._issued
@@ -591,21 +615,25 @@ def rival_contender(name: str, thing: Any, about: str = "") -> Contender:
 
 
 class RivalReplay:
-    """A rival on its way through the log, one object a stream."""
+    """A rival on its way through the log, one object a stream. One that looks at groups does not look at keys."""
 
     def __init__(self, make: Callable[[], Rival], name: str, *, raw_first: bool = False) -> None:
         self._make, self._name, self._raw_first = make, name, raw_first
         self._rivals: list[Rival] = [make()]  # a rival that cannot be made fails before the log is read
         self._learnt = np.zeros(1, dtype=np.int64)
         self._made = 0
+        self._words: Ints | None = None  # of the groups: of events under way
         self.trail: list[Vector] = []
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
+        if takes_groups(self._rivals[0]):
+            context = in_one_stream(context)
         chunk, plan, streams = context.chunk, context.plan, context.streams
         self._rivals += [self._make() for _ in range(streams - len(self._rivals))]
         self._learnt = np.concatenate([self._learnt, np.zeros(streams - len(self._learnt), dtype=np.int64)])
         plan = plan or plan_at_once(chunk)
+        words = chunk.words if self._words is None else np.concatenate([self._words, chunk.words])
         forecasts = play(
             self._rivals.__getitem__,
             plan.slots.tolist(),
@@ -613,12 +641,14 @@ class RivalReplay:
             plan.outcomes,
             plan.due.tolist(),
             plan.order.tolist(),
+            words=words,
             first=plan.first,
             name=self._name,
             begin=self._made,
         )
         if self._raw_first:
             self._raw_until_learnt(plan, forecasts)
+        self._words = None if words is None else words[plan.left]
         self._made += len(chunk)
         return forecasts
 
@@ -687,9 +717,63 @@ class OneStreamReplay(MethodReplay):
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
-        mine = replace(context.chunk, slots=np.zeros_like(context.chunk.slots))
-        plan = None if context.plan is None else replace(context.plan, slots=np.zeros_like(context.plan.slots))
-        return super().feed(replace(context, chunk=mine, plan=plan, streams=1))
+        return super().feed(in_one_stream(context))
+
+
+def in_one_stream(context: Context) -> Context:
+    """The same events without their keys."""
+    mine = replace(context.chunk, slots=np.zeros_like(context.chunk.slots))
+    plan = None if context.plan is None else replace(context.plan, slots=np.zeros_like(context.plan.slots))
+    return replace(context, chunk=mine, plan=plan, streams=1)
+
+
+class GroupedReplay(OneStreamReplay):
+    """AUTO with groups: forecasts have the bits of ``Calibrator(groups=...).run``. Keys are not looked at."""
+
+    def __init__(self, groups: Groups, *, raw_first: bool = False) -> None:
+        super().__init__(AUTO, raw_first=raw_first)
+        self._table = GroupTable(groups, AUTO)
+        self._initial = self._table.initial_row()
+        self._rows = self._initial.copy()
+        self._receipts = np.empty((0, self._table.receipt_width))
+        self._words = np.empty(
+            (0, len(groups.attributes)), dtype=np.int64
+        )  # of events under way, then of the chunk too
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """How much the values of each column differ, in logits, by what was learnt so far."""
+        spread: dict[str, float] = self._table.params(self._rows)["spread"]
+        return spread
+
+    @property
+    def warning(self) -> str | None:
+        """What to say of a table that has forgotten many cells."""
+        return self._table.warning(self._rows) if self._table.is_crowded(self._rows) else None
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        words, plan = context.chunk.words, context.plan
+        if words is None:  # pragma: no cover - the reader was told to read the attributes
+            raise TypeError("a chunk without attributes has none to give")
+        self._words = words if plan is None else np.concatenate([self._words, words])
+        forecasts = super().feed(replace(context, marks=_NOTHING))
+        if plan is not None:
+            self._words = self._words[plan.left]
+        return forecasts
+
+    def _play(
+        self,
+        slots: Ints,  # noqa: ARG002 - there is one row
+        batch: loops.Batch,
+        late: loops.Late | None,
+        span: tuple[int, int],
+        stops: Ints,  # noqa: ARG002 - no row is noted
+    ) -> None:
+        rows = loops.Streams(self._rows, len(self._initial), loops.NO_SLOTS, 0, 1, 0, float(self._made))
+        words = np.ascontiguousarray(self._words).reshape(-1)
+        place = loops.place_before(span[0])
+        run_batch_grouped(self.method.spec, self._table.cells, rows, batch, words, late, place, span[1])
 
 
 class PooledReplay(MethodReplay):

@@ -96,6 +96,10 @@ class Underway:
         self._seen += n
         return LearningPlan(first, scores, outcomes, slots, due, order, left)
 
+    def rest(self) -> Ints:
+        """The events that are left when the log has ended, in the order in which their outcomes arrive."""
+        return np.argsort(self._arrivals, kind="stable")
+
 
 # ---- how late outcomes were --------------------------------------------------------------------------------------
 

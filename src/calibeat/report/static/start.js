@@ -15,6 +15,7 @@ drawClasses(payload, styles);
 drawEvidence(payload, styles);
 drawPaging(payload, styles);
 startKeys(payload);
+startSegments(payload);
 drawDelays(payload);
 drawHistory(payload);
 startScrollers();

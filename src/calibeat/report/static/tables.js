@@ -37,6 +37,58 @@ function makeSortable(table) {
   }
 }
 
+// A table of thousands of rows, a page at a time, that can be searched by the name of a row and sorted by each column.
+const ROWS_A_PAGE = 25;
+
+function pagedTable(id, noun, names, columns, beforeRows = () => {}) {
+  const table = document.getElementById(`${id}-table`), pager = document.getElementById(`${id}-pager`);
+  const folded = names.map(name => name.toLowerCase()), order = names.map((_, i) => i);
+  let wanted = "", page = 0, sorted = null;
+
+  function drawHead() {
+    const row = element("tr", {}, ...columns().map(({ label, sort }) => element("th", { scope: "col", "data-sort": sort }, label)));
+    table.replaceChildren(element("thead", {}, row), element("tbody"));
+    [...row.cells].forEach((heading, at) => sortButton(heading, direction => {
+      sorted = { at, direction };
+      page = 0;
+      drawRows();
+    }));
+    if (sorted && row.cells[sorted.at]) row.cells[sorted.at].setAttribute("aria-sort", sorted.direction > 0 ? "ascending" : "descending");
+    else sorted = null;
+  }
+
+  function drawRows() {
+    const shown = columns();
+    let rows = order.filter(i => folded[i].includes(wanted));
+    if (sorted) {
+      const { value } = shown[sorted.at];
+      rows = rows.toSorted(byValue(sorted.direction, i => value(i) ?? null));
+    }
+    const pages = Math.max(1, Math.ceil(rows.length / ROWS_A_PAGE));
+    page = Math.max(0, Math.min(page, pages - 1));
+    const visible = rows.slice(page * ROWS_A_PAGE, (page + 1) * ROWS_A_PAGE);
+    beforeRows(rows);
+    table.tBodies[0].replaceChildren(...visible.map(i => element("tr", {}, ...shown.map(({ text, before, mark }, at) =>
+      at === 0 ? element("th", { scope: "row", class: "key", title: text(i) }, element("bdi", {}, text(i))) :
+        element("td", { class: mark?.(i) ? "number off" : "number" }, before?.(i), text(i))))));
+    if (!visible.length) table.tBodies[0].append(element("tr", {}, element("td", { colspan: shown.length }, `No ${noun} matches.`)));
+    status.textContent = rows.length ? `${count(page * ROWS_A_PAGE + 1)}–${count(page * ROWS_A_PAGE + visible.length)} of ${counted(rows.length, noun)}` : `0 ${noun}s`;
+    back.disabled = page === 0;
+    on.disabled = page >= pages - 1;
+  }
+
+  const turn = by => () => { page += by; drawRows(); };
+  const status = element("span", { class: "small", role: "status", id: `${id}-status` });
+  const back = element("button", { type: "button", on: { click: turn(-1) } }, "Previous");
+  const on = element("button", { type: "button", on: { click: turn(1) } }, "Next");
+  pager.append(back, status, on);
+  const search = element("label", { class: "select" }, element("span", {}, "Find"), element("input", {
+    type: "search", id: `${id}-search`, placeholder: `part of a ${noun}`, autocomplete: "off",
+    on: { input: event => { wanted = event.target.value.trim().toLowerCase(); page = 0; drawRows(); } },
+  }));
+  return { search, drawRows, draw: () => { drawHead(); drawRows(); } };
+}
+
 // An edge behind which there are columns fades; without it nobody would look for them.
 function startScrollers() {
   for (const frame of document.querySelectorAll(".sideways")) {
