@@ -23,6 +23,7 @@ COMMANDS = {
     "bank": "look into a bank file",
     "serve": "the calibration service: scores in, outcomes whenever they come, nothing lost",
     "store": "look at, check, replay, prune and export the store of a service",
+    "alarm": "what the monitors of a service have found; acknowledge and mute it",
     "token": "who may use the service",
 }
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130

@@ -33,15 +33,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")
     labels.add_argument("--expire-as", type=int, choices=(0, 1), help="and learn this outcome in its place")
     labels.add_argument("--mature", metavar="AGE", help=f"learn outcomes, ones and zeros, at this age, {_TIME}")
-    labels.add_argument("--corrections", action="store_true", help="record another outcome, for the next replay")
     watch = parser.add_argument_group("alarms")
     add_monitor(watch, f"watch every stream; N is the mean number of outcomes between false alarms ({ARL:,})")
     watch.add_argument("--webhook", metavar="URL", help="where to POST alarms")
     watch.add_argument("--webhook-secret-file", type=Path, metavar="FILE", help="signs them")
+    watch.add_argument(
+        "--webhook-format", choices=("json", "slack", "alertmanager"), default="json", help="what is sent (%(default)s)"
+    )
+    watch.add_argument("--public-url", metavar="URL", help="of the dashboard, for links in alarms (where it listens)")
     http = parser.add_argument_group("HTTP")
     http.add_argument("--tls-cert", metavar="FILE", help="PEM")
     http.add_argument("--tls-key", metavar="FILE", help="PEM")
     http.add_argument("--access-log", action="store_true", help="one JSON line for each request, to standard error")
+    http.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of the lines on standard error (%(default)s)"
+    )
     http.add_argument("--max-body", type=int, metavar="BYTES", help="of a request (4 MiB)")
     http.add_argument("--max-events", type=int, metavar="N", help="in one request (10,000)")
     http.add_argument("--max-connections", type=int, metavar="N", help="at the same time (4,000)")
@@ -69,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
         expire=None if args.expire is None else seconds("expire", args.expire),
         expire_as=args.expire_as,
         mature=None if args.mature is None else seconds("mature", args.mature),
-        corrections=args.corrections,
     )
     stopped_by = serve(
         ServeOptions(
@@ -79,8 +84,11 @@ def run(args: argparse.Namespace) -> int:
             port=args.port,
             tls=(args.tls_cert, args.tls_key) if args.tls_cert else None,
             access_log=args.access_log,
+            log_format=args.log_format,
             webhook=args.webhook,
             webhook_secret=args.webhook_secret_file,
+            webhook_format=args.webhook_format,
+            public_url=args.public_url,
             limits=_given(
                 body=args.max_body,
                 events=args.max_events,

@@ -8,8 +8,11 @@ import sys
 import time
 from contextlib import closing
 
+from calibeat._util.check import check_whole
 from calibeat._util.words import counted, visible
+from calibeat.cli.serve import seconds
 from calibeat.errors import InvalidInput
+from calibeat.service.patterns import check_pattern
 from calibeat.service.store import Reader, is_store, open_reader, open_store, sqlite_path
 from calibeat.service.tokens import SCOPES, hashed, new_token
 
@@ -22,13 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = verbs.add_parser("create", help="make a token and print it, this once")
-    listing = verbs.add_parser("list", help="names, scopes and ages; never the tokens")
+    listing = verbs.add_parser("list", help="names, scopes, limits and last uses; never the tokens")
     revoke = verbs.add_parser("revoke", help="make a token invalid")
     opening = verbs.add_parser("open", help="remove all tokens, so that none is needed on loopback")
     for verb, command in ((create, _create), (listing, _list), (revoke, _revoke), (opening, _open)):
         verb.add_argument("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...")
         verb.set_defaults(verb=command)
     create.add_argument("--scope", choices=SCOPES, required=True, help="write may read, too")
+    create.add_argument(
+        "--streams",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only for these streams: a name, or 'paris/*' for names that begin so; may be given several times",
+    )
+    create.add_argument("--expire", metavar="AGE", help="invalid at this age, a time such as 12h or 90d")
+    create.add_argument("--rate", type=int, metavar="N", help="requests a second at most; more are refused with 429")
     for verb in (create, revoke):
         verb.add_argument("--name", required=True, metavar="NAME", help="what the token is for, such as web-model")
     listing.add_argument("--json", action="store_true", help="for programs")
@@ -54,9 +66,13 @@ def _reader(store: str) -> Reader:
 def _create(args: argparse.Namespace) -> None:
     if not args.name.strip() or not args.name.isprintable() or len(args.name) > 100:
         raise InvalidInput(f"name must be 1 to 100 printable characters, got {visible(args.name)!r}")
+    streams = [check_pattern(pattern) for pattern in args.streams]
+    expires = None if args.expire is None else time.time() + seconds("expire", args.expire)
+    if args.rate is not None:
+        check_whole("rate", args.rate, 1, 1_000_000)
     token = new_token()
     with closing(_reader(args.store)) as reader:
-        reader.tokens.add(args.name, args.scope, hashed(token).hex())
+        reader.tokens.add(args.name, args.scope, hashed(token).hex(), streams, expires, args.rate)
     print(token)
 
 
@@ -64,22 +80,39 @@ def _list(args: argparse.Namespace) -> None:
     with closing(open_reader(args.store)) as reader:
         found = reader.tokens.list()
     rows = [
-        {"name": t.name, "scope": t.scope, "created": _day(t.created), "revoked": t.revoked and _day(t.revoked)}
+        {
+            "name": t.name,
+            "scope": t.scope,
+            "created": _day(t.created),
+            "revoked": t.revoked and _day(t.revoked),
+            "streams": list(t.streams) or None,
+            "expires": t.expires and _day(t.expires),
+            "rate": t.rate,
+            "used": t.used and _day(t.used),
+        }
         for t in found
     ]
     if args.json:
         print(json.dumps(rows))
         return
-    for row in rows:
+    for token, row in zip(found, rows, strict=True):
+        limits = {
+            "streams": ", ".join(token.streams),
+            "rate": row["rate"],
+            "expires": row["expires"],
+            "used": row["used"],
+        }
+        more = "".join(f"  {name} {value}" for name, value in limits.items() if value)
         ended = f"  revoked {row['revoked']}" if row["revoked"] else ""
-        print(f"{row['name']}  {row['scope']}  {row['created']}{ended}")
+        print(f"{row['name']}  {row['scope']}  {row['created']}{more}{ended}")
 
 
 def _revoke(args: argparse.Namespace) -> None:
     with closing(open_reader(args.store)) as reader:
         if not reader.tokens.revoke(args.name):
             raise InvalidInput(f"name must be that of a valid token, got {visible(args.name)!r}")
-        others = [token for token in reader.tokens.list() if token.revoked is None]
+        now = time.time()
+        others = [t for t in reader.tokens.list() if t.revoked is None and (t.expires is None or now < t.expires)]
     print(f"{args.name} is revoked")
     if not others:
         print(

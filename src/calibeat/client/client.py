@@ -14,7 +14,7 @@ from calibeat._util.check import shown
 from calibeat._util.extras import need
 from calibeat.errors import InvalidInput
 
-from .conversation import Conversation, Pause, RefusedOutcome, Reply, Retries, Steps
+from .conversation import Conversation, Pause, RefusedOutcome, Reply, Retries, Send, Steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,6 +63,10 @@ class _BaseClient:
     def refusals(self) -> list[RefusedOutcome]:
         """The latest 1,000 of them, each with the service's reason."""
         return list(self._conversation.buffer.refusals)
+
+
+def _sent_with(step: Send) -> dict[str, Any]:
+    return {"content": step.content, "headers": step.headers}
 
 
 def _answered(answer: Any) -> Reply:
@@ -150,6 +154,18 @@ class Client(_BaseClient):
     flush = _sent(Conversation.flush)
     stream = _sent(Conversation.stream)
     streams = _sent(Conversation.streams)
+    event = _sent(Conversation.event)
+    events = _sent(Conversation.events)
+    alarms = _sent(Conversation.alarms)
+    correct = _sent(Conversation.correct)
+    freeze = _sent(Conversation.freeze)
+    resume = _sent(Conversation.resume)
+    passthrough = _sent(Conversation.passthrough)
+    reset = _sent(Conversation.reset)
+    copy = _sent(Conversation.copy)
+    rename = _sent(Conversation.rename)
+    delete = _sent(Conversation.delete)
+    forget = _sent(Conversation.forget)
 
     def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""
@@ -181,7 +197,7 @@ class Client(_BaseClient):
                     clock.sleep(step.seconds)
                     continue
                 try:
-                    reply = _answered(self._client.request(step.method, step.path, content=step.content))
+                    reply = _answered(self._client.request(step.method, step.path, **_sent_with(step)))
                 except self._http.TransportError as error:
                     reply = _unanswered(error)
         finally:
@@ -208,6 +224,18 @@ class AsyncClient(_BaseClient):
     flush = _awaited(Conversation.flush)
     stream = _awaited(Conversation.stream)
     streams = _awaited(Conversation.streams)
+    event = _awaited(Conversation.event)
+    events = _awaited(Conversation.events)
+    alarms = _awaited(Conversation.alarms)
+    correct = _awaited(Conversation.correct)
+    freeze = _awaited(Conversation.freeze)
+    resume = _awaited(Conversation.resume)
+    passthrough = _awaited(Conversation.passthrough)
+    reset = _awaited(Conversation.reset)
+    copy = _awaited(Conversation.copy)
+    rename = _awaited(Conversation.rename)
+    delete = _awaited(Conversation.delete)
+    forget = _awaited(Conversation.forget)
 
     async def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""
@@ -239,7 +267,7 @@ class AsyncClient(_BaseClient):
                     await asyncio.sleep(step.seconds)
                     continue
                 try:
-                    reply = _answered(await self._client.request(step.method, step.path, content=step.content))
+                    reply = _answered(await self._client.request(step.method, step.path, **_sent_with(step)))
                 except self._http.TransportError as error:
                     reply = _unanswered(error)
         finally:

@@ -28,6 +28,8 @@ from .errors import RETRIED, Busy, ServiceError, Unreachable, detail_of, error_o
 
 log = logging.getLogger("calibeat.client")
 T = TypeVar("T")
+Label = str | int | float | bool
+Scores = Iterable[float] | Mapping[str, float]
 INVALID, TOO_LARGE = 400, 413
 LARGEST_BATCH = 5_000  # events in one request
 LARGEST_BODY = 4_000_000  # bytes in one request: the service takes 4 MiB
@@ -41,11 +43,15 @@ _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, 
 
 @dataclass(frozen=True)
 class Answer:
-    """A calibrated forecast. `id` is what its outcome is reported with."""
+    """A calibrated forecast. `id` is what its outcome is reported with.
+
+    Of scores of many classes `probabilities` has them all, by place or by name, and `probability` is the largest.
+    """
 
     stream: str
     id: str
     probability: float
+    probabilities: list[float] | dict[str, float] | None = None
 
     def __float__(self) -> float:
         return self.probability
@@ -92,6 +98,7 @@ class Send:
     method: str
     path: str
     content: bytes | None
+    headers: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -135,34 +142,49 @@ class Conversation:
     def predict(
         self,
         stream: str,
-        score: float,
+        score: float | None = None,
         id: str | None = None,  # noqa: A002 - the word of the service
         *,
+        scores: Scores | None = None,
+        groups: Mapping[str, Any] | None = None,
         time: float | None = None,
     ) -> Steps[Answer]:
         """Calibrate one score. `float(answer)` is the probability, `answer.id` is what the outcome is reported with.
 
+        `scores` are those of many classes, by place or by name: `answer.probabilities` has them calibrated. `groups`
+        are attributes of the event, such as ``{"country": "fr"}``. The first event of a stream says which it has.
         `time` is when the score was issued, in seconds since 1970; the service's clock if not given.
 
         Raises
         ------
-        InvalidInput : the service cannot read the event.
+        InvalidInput : the service cannot read the event, or it is not like the others of its stream.
         OutcomeConflict : the event of this id had another score.
         NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
         """
-        event: dict[str, Any] = {"stream": stream, "id": uuid.uuid4().hex if id is None else id, "score": float(score)}
+        event: dict[str, Any] = {"stream": stream, "id": uuid.uuid4().hex if id is None else id}
+        if score is not None:
+            event["score"] = float(score)
+        if scores is not None:
+            event["scores"] = plain_scores(scores)
+        if groups is not None:
+            event["groups"] = dict(groups)
         if time is not None:
             event["time"] = float(time)
         reply = yield from self._send(_post("/v1/forecasts", event), last=self._attempts)
         return answer_of(decode(reply.status, reply.content))
 
     def predict_many(self, events: Iterable[Mapping[str, Any]]) -> Steps[list[Answer]]:
-        """Calibrate many scores: events with `stream`, `score`, and `id` and `time` if wanted; answers in order.
+        """Calibrate many scores: events with `stream`, `score` or `scores`, and `id`, `groups` and `time` if wanted.
+
+        Answers are in order.
 
         Raises what `predict` raises.
         """
         answers: list[Answer] = []
         named = [{**event, "id": uuid.uuid4().hex if event.get("id") is None else event["id"]} for event in events]
+        named = [
+            event if "scores" not in event else {**event, "scores": plain_scores(event["scores"])} for event in named
+        ]
         for part in list(batches(named)):  # all are encoded before the first is sent
             found = yield from self._send_batch("/v1/forecasts", "forecasts", part, last=self._attempts)
             answers += [answer_of(each) for each in found]
@@ -174,12 +196,14 @@ class Conversation:
         self,
         stream: str,
         id: str,  # noqa: A002
-        outcome: int,
+        outcome: int | None = None,
         *,
+        label: Label | None = None,
         time: float | None = None,
     ) -> Steps[str]:
         """Report the outcome of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``.
 
+        It is 0 or 1; of many classes it is a `label`: the name of the class, or its place.
         `time` is when it was known, in seconds since 1970. During an outage the outcome waits behind the others.
 
         Raises
@@ -189,7 +213,7 @@ class Conversation:
         OutcomeConflict : another outcome is known.
         NotAllowed, ServiceError : the service refuses the request. Without a buffer also `Busy` and `Unreachable`.
         """
-        event = outcome_event(stream, id, outcome, time)
+        event = outcome_event(stream, id, outcome, time, label=label)
         (status,) = yield from self._report([event], one=True)
         got = f"id {event['id']!r:.60}"
         if status == REFUSED:
@@ -203,7 +227,8 @@ class Conversation:
     def outcomes(self, events: Iterable[Mapping[str, Any]]) -> Steps[list[str]]:
         """Report many outcomes -> a status for each, in their order.
 
-        These are the statuses of `outcome`, and ``unknown``, ``expired``, ``conflict`` and ``refused``.
+        These are the statuses of `outcome`, and ``unknown``, ``expired``, ``conflict``, ``invalid`` (not an outcome of
+        its stream) and ``refused`` (the same, of one that was buffered).
 
         Raises
         ------
@@ -212,8 +237,8 @@ class Conversation:
         """
         return (yield from self._report(outcome_events(events)))
 
-    def flush(self) -> Steps[dict[str, str]]:
-        """Deliver the outcomes that wait -> the status of each id; ``refused`` for those that were set aside.
+    def flush(self) -> Steps[dict[tuple[str, str], str]]:
+        """Deliver the outcomes that wait -> the status of each, by stream and id; ``refused``: it was set aside.
 
         Raises
         ------
@@ -221,9 +246,95 @@ class Conversation:
         NotAllowed, ServiceError : the service refuses the request as a whole. What was not answered waits on.
         """
         done = yield from self._deliver(last=self._attempts, patient=True)
-        return {event["id"]: status for event, status in done}
+        return {(event["stream"], event["id"]): status for event, status in done}
+
+    # ---- undo -------------------------------------------------------------------------------------------------------
+
+    def correct(self, stream: str, id: str, outcome: Any = None, *, label: Any = None) -> Steps[str]:  # noqa: A002
+        """Put another outcome, or another label, in the place of the one that is known; neither retracts it.
+
+        -> ``corrected``: the stream is replayed with it while it goes on; ``repeated``: it is known so already. What
+        was not learnt yet is replaced at once.
+
+        Raises
+        ------
+        InvalidInput : the service cannot read it.
+        UnknownForecast : there is no forecast of this id, or it has expired.
+        OutcomeConflict : it was learnt before something that was forgotten or pruned.
+        NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
+        """
+        what = {"outcome": outcome} if label is None else {"label": label}
+        request = _post("/v1/outcomes", {"stream": stream, "id": id, **what}, "PUT")
+        reply = yield from self._send(request, last=self._attempts)
+        return status_of(decode(reply.status, reply.content))
+
+    def freeze(self, name: str) -> Steps[dict[str, Any]]:
+        """Freeze a stream: it forecasts with the state of this moment, and outcomes wait -> the stream.
+
+        Raises `UnknownKey` if there is no such stream, and what the calls that read raise.
+        """
+        return (yield from self._change(name, "freeze"))
+
+    def resume(self, name: str, *, outcomes: str = "learn") -> Steps[dict[str, Any]]:
+        """End `freeze` and `passthrough`. What has waited is learnt, or given up with ``outcomes="drop"``.
+
+        Raises what `freeze` raises.
+        """
+        return (yield from self._change(name, "resume", {"outcomes": outcomes}))
+
+    def passthrough(self, name: str) -> Steps[dict[str, Any]]:
+        """Answer the score itself, and learn on. Raises what `freeze` raises."""
+        return (yield from self._change(name, "passthrough"))
+
+    def reset(self, name: str) -> Steps[dict[str, Any]]:
+        """Begin anew; forecasts that wait for an outcome are given up. Raises what `freeze` raises."""
+        return (yield from self._change(name, "reset"))
+
+    def copy(self, name: str, to: str) -> Steps[dict[str, Any]]:
+        """Make another stream with the same state -> the new one. Raises what `freeze` raises.
+
+        A name that is taken raises `OutcomeConflict`.
+        """
+        return (yield from self._change(name, "copy", {"to": to}))
+
+    def rename(self, name: str, to: str) -> Steps[dict[str, Any]]:
+        """Give a stream another name. Raises what `copy` raises."""
+        return (yield from self._change(name, "rename", {"to": to}))
+
+    def delete(self, name: str) -> Steps[None]:
+        """Delete a stream with all its events. Raises what `freeze` raises."""
+        yield from self._do("DELETE", f"/v1/streams/{quote(name, safe='')}")
+
+    def forget(self, name: str, id: str) -> Steps[None]:  # noqa: A002
+        """Delete one event from the database; what was learnt from it stays.
+
+        Raises `UnknownForecast` if the stream has no such event, and what `freeze` raises.
+        """
+        yield from self._do("DELETE", f"/v1/streams/{quote(name, safe='')}/events/{quote(id, safe='')}")
+
+    def _change(self, name: str, verb: str, body: dict[str, Any] | None = None) -> Steps[dict[str, Any]]:
+        return (yield from self._do("POST", f"/v1/streams/{quote(name, safe='')}/{verb}", encode(body or {})))
+
+    def _do(self, method: str, path: str, content: bytes | None = None) -> Steps[Any]:
+        reply = yield from self._send(Send(method, path, content), last=self._attempts)
+        return decode(reply.status, reply.content)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def event(self, name: str, id: str) -> Steps[dict[str, Any]]:  # noqa: A002
+        """One event: what was told, and what is known since. Raises `UnknownForecast` if there is none."""
+        return (yield from self._get(f"/v1/streams/{quote(name, safe='')}/events/{quote(id, safe='')}"))
+
+    def events(self, name: str, after: str | None = None, limit: int = 100) -> Steps[list[dict[str, Any]]]:
+        """Events of a stream in the order of their forecasts, `limit` of them after the id that is named."""
+        behind = "" if after is None else f"&after={quote(after, safe='')}"
+        return (yield from self._get(f"/v1/streams/{quote(name, safe='')}/events?limit={int(limit)}{behind}"))["events"]
+
+    def alarms(self, name: str | None = None, *, open: bool | None = None) -> Steps[list[dict[str, Any]]]:  # noqa: A002
+        """The latest alarms, the newest first: of one stream or all; those that are open, or those that are over."""
+        asked = "" if name is None else f"&stream={quote(name, safe='')}"
+        asked += "" if open is None else f"&open={str(bool(open)).lower()}"
+        return (yield from self._get(f"/v1/alarms?limit=1000{asked}"))["alarms"]
 
     def stream(self, name: str) -> Steps[dict[str, Any]]:
         """What the service knows of a stream. Raises `UnknownKey` if it knows none of this name."""
@@ -276,7 +387,11 @@ class Conversation:
         """
         if not self.buffer:
             return False
-        return self._is_away or self.buffer.is_idle or self.buffer.holds({event["id"] for event in part})
+        return (
+            self._is_away
+            or self.buffer.is_idle
+            or self.buffer.holds({(event["stream"], event["id"]) for event in part})
+        )
 
     def _send_at_once(self, part: list[dict[str, Any]], *, one: bool) -> Steps[list[str]]:
         """One attempt: if it fails, there is the buffer. Without a buffer, all attempts."""
@@ -334,8 +449,13 @@ class Conversation:
                 done.append((part[at], REFUSED))
             else:
                 found = answers(reply.status, reply.content, "outcomes", len(part))
-                done += [(event, status_of(each)) for event, each in zip(part, found, strict=True)]
-                self.buffer.answered(len(part))
+                statuses = [status_of(each) for each in found]
+                bad = [at for at, status in enumerate(statuses) if status == "invalid"]
+                for at in reversed(bad):
+                    self.buffer.refuse(at, str(found[at].get("message", "the service refused it")))
+                    statuses[at] = REFUSED
+                done += list(zip(part, statuses, strict=True))
+                self.buffer.answered(len(part) - len(bad))
             self._is_away, self._failures = False, 0
         return done
 
@@ -432,10 +552,10 @@ class Buffer:
             del self._events[self._sending]
             self.dropped += 1
 
-    def holds(self, ids: set[str]) -> bool:
-        """Whether an outcome of one of these events waits."""
+    def holds(self, ids: set[tuple[str, str]]) -> bool:
+        """Whether an outcome of one of these events, by stream and id, waits."""
         with self._lock:
-            return any(event["id"] in ids for event in self._events)
+            return any((event["stream"], event["id"]) in ids for event in self._events)
 
     # ---- sending ----------------------------------------------------------------------------------------------------
 
@@ -494,12 +614,27 @@ class Buffer:
 # ---- events -------------------------------------------------------------------------------------------------------
 
 
+def plain_scores(scores: Any) -> Any:
+    """Scores as JSON has them: a list of numbers, or an object of them by class."""
+    if isinstance(scores, Mapping):
+        return {str(name): float(score) for name, score in scores.items()}
+    return [float(score) for score in scores]
+
+
+def _plain_label(label: Any, where: str) -> Label:
+    label = label.item() if hasattr(label, "item") else label  # of NumPy
+    if not isinstance(label, (str, int, float)) or label != label:  # noqa: PLR0124 - NaN
+        raise InvalidInput(f"label must be a string, a number or a bool, got {shown(label)}{where}")
+    return label
+
+
 def outcome_event(
     stream: str,
     id: str,  # noqa: A002
-    outcome: int,
+    outcome: int | None = None,
     time: float | None = None,
     where: str = "",
+    label: Label | None = None,
 ) -> dict[str, Any]:
     """One outcome as the service reads it, checked as the service does: what waits in the buffer must be fit to send.
 
@@ -514,9 +649,15 @@ def outcome_event(
             raise InvalidInput(f"{name} must be text of 1 to {LONGEST_NAME} characters, got {got}{where}")
         if _UNREADABLE.search(text):
             raise InvalidInput(f"{name} must be text without control characters, got {text!r:.60}{where}")
-    if outcome not in (0, 1):
+    event: dict[str, Any] = {"stream": str(stream), "id": str(id)}
+    if label is not None:
+        if outcome is not None:
+            raise InvalidInput(f"event must have either outcome or label, got both{where}")
+        event["label"] = _plain_label(label, where)
+    elif outcome in (0, 1):
+        event["outcome"] = int(outcome)
+    else:
         raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}{where}")
-    event: dict[str, Any] = {"stream": str(stream), "id": str(id), "outcome": int(outcome)}
     if time is None:
         return event
     try:
@@ -536,9 +677,10 @@ def outcome_events(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not isinstance(event, Mapping):
             raise InvalidInput(f"event must have stream, id and outcome, got {shown(event)}{where}")
         fields = dict(event)
-        if missing := [name for name in ("stream", "id", "outcome") if name not in fields]:
+        needed = ("stream", "id") if "label" in fields else ("stream", "id", "outcome")
+        if missing := [name for name in needed if name not in fields]:
             raise InvalidInput(f"{missing[0]} is missing{where}")
-        if unknown := fields.keys() - {"stream", "id", "outcome", "time"}:
+        if unknown := fields.keys() - {"stream", "id", "outcome", "time", "label"}:
             raise InvalidInput(f"{min(map(str, unknown))!r:.60} is not a field of an outcome{where}")
         checked.append(outcome_event(**fields, where=where))
     return checked
@@ -567,8 +709,16 @@ def encode(body: Any) -> bytes:
         raise InvalidInput(f"events must be plain text and numbers: {error}") from None
 
 
-def _post(path: str, body: Any) -> Send:
-    return Send("POST", path, encode(body))
+def _post(path: str, body: dict[str, Any], method: str = "POST") -> Send:
+    """Events as a request. Where all are of one stream, a header names it as a path does: proxies choose by it.
+
+    >>> _post("/v1/forecasts", {"stream": "paris/orly", "id": "e1", "score": 0.5}).headers
+    {'x-stream': 'paris%2Forly'}
+    """
+    content = encode(body)
+    name, *others = [event.get("stream") for event in body.get("events", [body])]
+    is_one = isinstance(name, str) and all(other == name for other in others)
+    return Send(method, path, content, {"x-stream": quote(name, safe="")} if is_one else None)
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------
@@ -596,8 +746,12 @@ def answers(status: int, content: bytes, key: str, count: int) -> list[dict[str,
 def answer_of(found: Any) -> Answer:
     """One forecast of an answer."""
     try:
-        return Answer(found["stream"], found["id"], found["probability"])
-    except (LookupError, TypeError):
+        if "probabilities" not in found:
+            return Answer(found["stream"], found["id"], found["probability"])
+        each = found["probabilities"]
+        largest = max(each.values() if isinstance(each, dict) else each)
+        return Answer(found["stream"], found["id"], largest, each)
+    except (LookupError, TypeError, ValueError):
         raise _not_ours() from None
 
 

@@ -1,13 +1,20 @@
-"""What an engine counts of itself, in memory, since it was started; and `/metrics`: the same as Prometheus text."""
+"""What a process counts of itself, in memory, since it was started; and `/metrics`: the same as Prometheus text."""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
 import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from calibeat._version import __version__
 
 from .store.queries import Totals
 
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
 
 
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+REQUEST_SECONDS = (*COMMIT_SECONDS, 5.0, 10.0)
 GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 
@@ -81,11 +89,43 @@ class EngineCounters:
         self.pending += plan.pending
 
 
+OTHER = "other"  # the route of a request that has none
+
+
+@dataclass
+class Traffic:
+    """Requests by route, method and status, and how long they took by route.
+
+    >>> traffic = Traffic()
+    >>> traffic.add("/healthz", "GET", 200, 0.002)
+    >>> traffic.requests
+    Counter({('/healthz', 'GET', 200): 1})
+    """
+
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    seconds: dict[str, BucketCounts] = field(default_factory=dict)
+
+    def add(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self.requests[route, method, status] += 1
+        buckets = self.seconds.get(route)
+        if buckets is None:
+            buckets = self.seconds[route] = BucketCounts(REQUEST_SECONDS)
+        buckets.add(seconds)
+
+
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+STARTED = time.time()
 
 
-def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, int]) -> str:
-    r"""All metrics. Counters are of this process since its start, gauges are of the store.
+def metrics_text(
+    numbers: EngineCounters,
+    totals: Totals | None,
+    refused: Mapping[str, int],
+    traffic: Traffic | None = None,
+    build: Mapping[str, str] | None = None,
+) -> str:
+    r"""All metrics. Counters are of this process since its start, gauges are of the store, or missing without it.
 
     There is never a series for each stream: there may be a million of them.
 
@@ -96,7 +136,7 @@ def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, 
     # TYPE calibeat_forecasts_total counter
     calibeat_forecasts_total 2
     """
-    n, oldest, page = numbers, totals.oldest_pending, _Page()
+    n, page = numbers, _Page()
     rejected = {"conflict": 0, "expired": 0, "unknown": 0} | n.rejected
     refusals = {"full": 0, "invalid": 0, "unauthorized": 0} | dict(refused)
     page.add("forecasts_total", n.forecasts, "Forecasts that were made and committed; repeats are not counted.")
@@ -106,12 +146,53 @@ def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, 
     page.add_each("outcomes_rejected_total", "reason", rejected, "Outcomes and batches that were not taken, by reason.")
     page.add_each("requests_refused_total", "code", refusals, "Requests that were refused, by the code of the error.")
     page.add("expired_total", n.expired, "Forecasts that were given up without an outcome.")
-    kept = "Other outcomes for forecasts that were learnt, kept for the next replay."
+    kept = "Other outcomes for forecasts that were learnt, which their streams are replayed with."
     page.add("corrections_total", n.corrections, kept)
     page.add("alarms_total", n.alarms, "Alarms of the monitor.")
     page.add_buckets("commit_seconds", n.commit_seconds, "Time to write and sync one group.")
     page.add_buckets("group_size", n.group_size, "Events in one group.")
     page.add("queued", n.queued, "Events that wait for their group.")
+    _add_traffic(page, traffic or Traffic())
+    page.begin("build_info", "gauge", "Always 1; the labels say what runs.")
+    page.value("build_info", 1, version=__version__, python=platform.python_version(), **(build or {}))
+    _add_process(page)
+    page.add("store_up", float(totals is not None), "Whether the store can be read.")
+    if totals is not None:
+        _add_totals(page, totals)
+    return "\n".join(page.lines) + "\n"
+
+
+def _add_traffic(page: _Page, traffic: Traffic) -> None:
+    page.begin("http_requests_total", "counter", "Requests that were answered, by route, method and status.")
+    for (route, method, status), count in sorted(traffic.requests.items()):
+        page.value("http_requests_total", count, route=route, method=method, status=str(status))
+    page.begin("http_request_seconds", "histogram", "From the head of a request to its answer, by route.")
+    for route, buckets in sorted(traffic.seconds.items()):
+        page.buckets("http_request_seconds", buckets, route=route)
+
+
+def _add_process(page: _Page) -> None:
+    """The numbers that Prometheus has names for, as far as the system tells them."""
+    used = os.times()
+    found = {
+        "cpu_seconds_total": (used.user + used.system, "User and system CPU time."),
+        "start_time_seconds": (STARTED, "Start of the process since 1970."),
+    }
+    with suppress(OSError, ValueError, IndexError):  # Linux
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        found["resident_memory_bytes"] = pages * os.sysconf("SC_PAGE_SIZE"), "Resident memory."
+        found["open_fds"] = len(list(Path("/proc/self/fd").iterdir())), "Open file descriptors."
+    if sys.platform != "win32":
+        import resource
+
+        found["max_fds"] = resource.getrlimit(resource.RLIMIT_NOFILE)[0], "Most file descriptors that may be open."
+    for name, (value, words) in found.items():
+        page.add(name, value, words, prefix="process_")
+
+
+def _add_totals(page: _Page, totals: Totals) -> None:
+    """The gauges of the store."""
+    oldest = totals.oldest_pending
     page.add("streams", totals.streams, "Streams in the store.")
     page.add("pending", totals.pending, "Forecasts in the store without an outcome.")
     page.add("held", totals.held, "Outcomes that wait until they are mature.")
@@ -121,26 +202,31 @@ def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, 
         page.begin("log_loss", "gauge", "Mean log-loss over all learnt outcomes.")
         page.value("log_loss", totals.raw_log_loss, kind="raw")
         page.value("log_loss", totals.log_loss, kind="calibrated")
-    return "\n".join(page.lines) + "\n"
 
 
 class _Page:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
+        self.prefix = "calibeat_"
+
     def begin(self, name: str, kind: str, help: str) -> None:  # noqa: A002 - the word of the format
         """A metric begins."""
-        self.lines += [f"# HELP calibeat_{name} {help}", f"# TYPE calibeat_{name} {kind}"]
+        self.lines += [f"# HELP {self.prefix}{name} {help}", f"# TYPE {self.prefix}{name} {kind}"]
 
     def value(self, name: str, value: float, **labels: str) -> None:
         """One sample."""
         inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        self.lines.append(f"calibeat_{name}{{{inside}}} {value:.17g}" if inside else f"calibeat_{name} {value:.17g}")
+        self.lines.append(
+            f"{self.prefix}{name}{{{inside}}} {value:.17g}" if inside else f"{self.prefix}{name} {value:.17g}"
+        )
 
-    def add(self, name: str, value: float, help: str) -> None:  # noqa: A002
+    def add(self, name: str, value: float, help: str, *, prefix: str = "calibeat_") -> None:  # noqa: A002
         """A counter, whose name ends with `_total`, or a gauge."""
+        self.prefix = prefix
         self.begin(name, "counter" if name.endswith("_total") else "gauge", help)
         self.value(name, value)
+        self.prefix = "calibeat_"
 
     def add_each(self, name: str, label: str, values: Mapping[str, int], help: str) -> None:  # noqa: A002
         """A counter with a sample for each value of a label."""
@@ -151,13 +237,17 @@ class _Page:
     def add_buckets(self, name: str, found: BucketCounts, help: str) -> None:  # noqa: A002
         """Counts up to each bound."""
         self.begin(name, "histogram", help)
+        self.buckets(name, found)
+
+    def buckets(self, name: str, found: BucketCounts, **labels: str) -> None:
+        """The samples of a histogram that has begun."""
         total = 0
         for bound, count in zip(found.bounds, found.counts, strict=False):
             total += count
-            self.value(f"{name}_bucket", total, le=f"{bound:g}")
-        self.value(f"{name}_bucket", found.count, le="+Inf")
-        self.value(f"{name}_sum", found.sum)
-        self.value(f"{name}_count", found.count)
+            self.value(f"{name}_bucket", total, **labels, le=f"{bound:g}")
+        self.value(f"{name}_bucket", found.count, **labels, le="+Inf")
+        self.value(f"{name}_sum", found.sum, **labels)
+        self.value(f"{name}_count", found.count, **labels)
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,8 @@
 """The engine: one thread that owns the streams and the store. What waits becomes one group, one transaction, one sync.
 
-Nobody is answered before the commit. The store is the truth: if a commit fails, the process ends, and the next one
-continues from the store.
+Nobody is answered before the commit. The store is the truth: if a commit to a file fails, the process ends, and the
+next one continues from the store. If a database server goes away, requests are refused until it is back, and the
+engine continues with what the store says then.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,13 +28,31 @@ from calibeat.core.method import method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitors import first_unread
 
+from .controls import FORGETTING, Controls, delete_some
 from .counters import EngineCounters
-from .events import ForecastEvent, OutcomeEvent, Refusal
+from .events import Control, InvalidEvent, Refusal
 from .model import Folded, Model
 from .plan import Answer, Plan, Request
-from .store import Store, StoreBusy, open_store, queries
+from .store import Store, StoreBusy, open_connection, open_store, queries, reading
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of, settled_after
+from .store.types import (
+    DELETING,
+    DROPPING,
+    HELD,
+    PENDING,
+    RESUMING,
+    AlarmInfo,
+    Changes,
+    Record,
+    StreamState,
+    rows_of,
+    settled_after,
+    stored_cells,
+    stored_names,
+)
+
+if TYPE_CHECKING:
+    from .rework import Rework, Reworker
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[AlarmInfo]], None]
@@ -40,7 +60,10 @@ OnAlarm = Callable[[list[AlarmInfo]], None]
 DEFAULT_METHOD = "auto"
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
+DELETED_AT_ONCE = 5000  # events of a stream that was deleted
+MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
+AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 
@@ -59,7 +82,6 @@ class EngineSettings:
     expire : age in seconds at which a forecast without an outcome is given up; None waits for ever.
     expire_as : None drops such a forecast; 0 or 1 is learnt in the place of the outcome that did not come.
     mature : age in seconds at which an outcome is learnt, ones and zeros alike; None learns it when it comes.
-    corrections : whether another outcome for a forecast that is learnt is recorded, for the next replay.
     group : the most events in one transaction.
     queue, queue_events : the most requests and events that may wait; more are refused with 503.
 
@@ -73,7 +95,6 @@ class EngineSettings:
     expire: float | None = None
     expire_as: int | None = None
     mature: float | None = None
-    corrections: bool = False
     group: int = 5_000
     queue: int = 20_000
     queue_events: int = 200_000
@@ -96,6 +117,7 @@ class Engine:
     """Forecasts and outcomes of many streams, durable and exactly once.
 
     >>> import queue, tempfile
+    >>> from calibeat.service.events import ForecastEvent, OutcomeEvent
     >>> folder, done = tempfile.TemporaryDirectory(), queue.SimpleQueue()
     >>> engine = Engine.open(f"{folder.name}/calibeat.db", EngineSettings(method="ops"))
     >>> engine.start(done.put)
@@ -117,6 +139,7 @@ class Engine:
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}
+        self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -127,6 +150,15 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
+        self._resuming: dict[str, None] = {}  # streams that learn or drop what has waited while they were frozen
+        self._deleting: list[int] = []  # numbers of streams whose events are being deleted
+        self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
+        self._finished: deque[Rework] = deque()  # those whose new state is there
+        self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
+        self._reworker: Reworker | None = None
+        self.is_away = False  # the database does not answer: requests are refused
+        self._url: str | None = None  # where a new session is opened
+        self.method_name = ""  # as the store calls it
 
     @classmethod
     def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] = time.time) -> Engine:
@@ -135,13 +167,16 @@ class Engine:
         Raises
         ------
         InvalidInput : the settings contradict the store, or the store cannot be used.
+        StoreAway : the database does not answer now.
         SnapshotMismatch : the store has another format, or its preset had other numbers.
         """
         store = open_store(store_url)
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
+            engine._url, engine.method_name = store_url, method
             engine.counters.pending = int(queries.stored_totals(store.connection)["pending"])
+            engine._look_for_rest()
         except BaseException:
             store.close()
             raise
@@ -154,9 +189,14 @@ class Engine:
         self._deliver = deliver
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
+        from .rework import Reworker  # which replays with what is built on engines
 
-    def submit(self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
-        """Queue a request: one or more forecasts or outcomes, not both, which `wire` has checked. It never waits.
+        if self._url is not None:
+            self._reworker = Reworker(self, self._url)
+            self._reworker.start()
+
+    def submit(self, ticket: object, events: Any) -> None:
+        """Queue a request, which `wire` has checked: see `plan.Request`. It never waits.
 
         Raises
         ------
@@ -165,6 +205,8 @@ class Engine:
         with self._wake:
             if self._stopping:
                 raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)
+            if self.is_away:
+                raise _away()
             if len(self._waiting) >= self.settings.queue or self._events >= self.settings.queue_events:
                 raise Refusal(
                     "full", f"the queue must have room, got {self._events} events that wait - try again", None, 503
@@ -176,6 +218,9 @@ class Engine:
 
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
+        if self._reworker is not None:
+            self._reworker.stop()
+            self._reworker = None
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -191,14 +236,19 @@ class Engine:
                 requests = self._next()
                 if requests is None:
                     break
+                if self.is_away:
+                    self._return()
                 if requests or self._is_due():
                     self._do(requests)
+                while self._finished and not self.is_away:
+                    self._guard(partial(self._put_in_place, self._finished.popleft()))
+                if self._deleting and not self.is_away:
+                    self._guard(self.delete_some)
                 if self._unranked and (not requests or time.monotonic() >= self._next_rank):
-                    self.rank()
-            self.rank()
-            if not self._unranked:
-                with suppress(StoreBusy):  # the next start brings all places up to date
-                    self.store.alone(queries.ALL_RANKED, (self.store.writer,))
+                    self._guard(self.rank)
+            self._refuse_forgetting()
+            if not self.is_away:
+                self._guard(self._finish)
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -209,31 +259,50 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if not self._wake.wait(self._idle()) and (self._unranked or self._is_due()):
+                if self._finished and not self.is_away:
+                    return []
+                if self._wake.wait(self._idle()):
+                    continue
+                if self.is_away or self._unranked or self._deleting or self._is_due():
                     return []
             taken: list[Request] = []
             size = 0
             while self._waiting and (not taken or size + len(self._waiting[0][1]) <= self.settings.group):
+                if is_control(self._waiting[0]) and taken:
+                    break
                 taken.append(self._waiting.popleft())
                 size += len(taken[-1][1])
+                if is_control(taken[-1]):  # a group of its own
+                    break
             self._events -= size
             self.counters.queued = self._events
             return taken
 
-    def _do(self, requests: list[Request]) -> None:
+    def _do(self, requests: list[Request], *, again: bool = False) -> None:
         """One group, from the requests to their answers."""
+        if self.is_away:
+            self._tell(self._deliver, [(ticket, _away()) for ticket, _ in requests])
+            return
         try:
             answers = self._try(requests)
-        except self.store.failures:
-            raise
+        except self.store.failures as error:
+            if not self.store.is_server:
+                raise
+            # A session that was idle may be gone though the server is there: a new one does the group once more. If
+            # the group was committed after all, its ids are known, and nothing is done twice.
+            self._leave(error)
+            if not again:
+                self._return()
+            self._do(requests, again=True)
+            return
         except StoreBusy as error:
             _log.warning("a group was refused: %s", error)
-            self.forget()
+            self._guard(self.forget)
             refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
             answers = [(ticket, refusal) for ticket, _ in requests]
         except Exception:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
-            self.forget()
+            self._guard(self.forget)
             if len(requests) > 1:
                 for request in requests:
                     self._do([request])
@@ -241,7 +310,63 @@ class Engine:
             self.counters.rejected["internal"] += 1
             refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
-        self._tell(self._deliver, answers)
+        if answers or not requests:  # what is to be forgotten is answered later
+            self._tell(self._deliver, answers)
+
+    # ---- a database that goes and comes -----------------------------------------------------------------------------
+
+    def _leave(self, error: Exception) -> None:
+        """The session is given up, with all that memory has."""
+        _log.warning("the store is away, requests are refused until it answers: %s", _one_line(error))
+        self.is_away = True
+        self._streams.clear()
+        self._tables.clear()
+        self._resuming.clear()
+        self._deleting.clear()
+        self.reworks.clear()  # a group may have been committed that they have not noted: they begin again
+        with suppress(Exception):
+            self.store.close()
+
+    def _return(self) -> None:
+        """Try to open a new session. The store must still be the one that this engine was started for."""
+        if self._url is None:
+            return
+        failures: tuple[type[Exception], ...] = (*self.store.failures, InvalidInput)
+        with ExitStack() as opened:
+            try:
+                store = open_store(self._url)
+            except failures:  # still away, or in the hands of a command
+                return
+            opened.callback(store.close)
+            try:
+                meta = get_meta(store.connection)
+            except failures:
+                return
+            if meta.get("method") != self.method_name or meta.get("described") != description_of(self.method_name):
+                # A command has made it another store. Whoever has started this service must say what it is to do.
+                self.on_failure(f"the store must keep its method, {self.method_name}, got {meta.get('method')}")
+                return
+            opened.pop_all()
+        self.store, self.is_away = store, False
+        self._guard(self._look_for_rest)
+        if not self.is_away:
+            _log.warning("the store answers again")
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        """Do something between two groups; a server may go away meanwhile."""
+        try:
+            work()
+        except self.store.failures as error:
+            if not self.store.is_server:
+                raise
+            self._leave(error)
+
+    def _finish(self) -> None:
+        """The last thing before the end."""
+        self.rank()
+        if not self._unranked:
+            with suppress(StoreBusy):  # the next start brings all places up to date
+                self.store.alone(queries.ALL_RANKED, (self.store.writer,))
 
     def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """A group, once more where another process was there first."""
@@ -254,18 +379,23 @@ class Engine:
 
     def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
+        if requests and is_control(requests[0]):
+            (request,) = requests
+            return self._control(*request)
         now, store = self.clock(), self.store
         store.begin()
-        aged = self._aged(now) if self._has_ages else []
-        names = {event.stream for _, events in requests for event in events}
-        ids = {event.id for _, events in requests for event in events}
+        aged, resumed = self._come_of_age(now)
+        asked = [event for _, events in requests for event in events if type(event) is not InvalidEvent]
+        names = {event.stream for event in asked}
         names.update(name for name, _ in aged)
-        ids.update(record.id for _, record in aged)
         if loaded := store.streams(names, self._streams):
             self._load(loaded)
-        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
-        if aged:
-            plan.age(aged)
+        streams = self._streams
+        aged = [(name, record) for name, record in aged if name in streams]  # it may have been renamed
+        ids = {(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None}
+        ids.update((record.stream, record.id) for _, record in aged)
+        plan = Plan(self.settings, streams, store.known(ids) if ids else {}, now, self.model.method)
+        plan.age(aged, [streams[name] for name in resumed if name in streams])
         for _, events in requests:
             plan.take(events)
         if plan.begun:
@@ -278,8 +408,12 @@ class Engine:
             store.commit()
             self.counters.commit_seconds.add(time.perf_counter() - started)
             self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
+            self._note(plan)
         else:
             store.rollback()
+        for name in resumed:
+            del self._resuming[name]
+        self._drop_tables(names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
@@ -292,18 +426,35 @@ class Engine:
             settled_after(connection, state.number, first_unread(state.monitor)) if watched and state.monitor else {}
             for state in streams
         ]
-        self.model.load(streams, unread)
+        grouped = [state for state in streams if state.shape.groups is not None]
+        self.model.load(streams, unread, {state.name: stored_cells(connection, state.number) for state in grouped})
+        for state in grouped:
+            if state.shape.groups is not None and state.shape.groups.names:
+                names = stored_names(connection, state.number)
+                state.book = {word: value for word, _, value in names}
+                state.named = names[-1][1] + 1 if names else 0
         self._streams.update(loaded)
+
+    def _drop_tables(self, names: set[str]) -> None:
+        """Forget the streams with groups that were not used for longest, where there are too many tables."""
+        for name in names:
+            state = self._streams.get(name)
+            if state is not None and state.table is not None:
+                self._tables.pop(name, None)
+                self._tables[name] = None
+        while len(self._tables) > MOST_TABLES and (oldest := next(iter(self._tables))) not in names:
+            del self._tables[oldest]
+            self._streams.pop(oldest, None)
 
     def _fold(self, plan: Plan, now: float) -> Changes:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
         before = sum(state.alarms for state in touched)
-        made = Folded([], [], [])
+        made = Folded([], [], [], {})
         if touched:
             columns = asked.slots, asked.scores, asked.outcomes, asked.own, asked.receipts
-            made = self.model.fold(touched, *columns, plan.given_up)
-        changes = plan.finish(made.forecasts, made.receipts)
+            made = self.model.fold(touched, *columns, plan.given_up, asked.given)
+        changes = plan.finish(made)
         for state in touched:
             state.version += 1
         for slot, last, page in made.raised:
@@ -322,21 +473,198 @@ class Engine:
         ended = time.monotonic()
         self._next_rank = ended + max(queries.RANK_SECONDS, (ended - started) / queries.RANK_SHARE)
 
+    # ---- what is done to streams ------------------------------------------------------------------------------------
+
+    def _look_for_rest(self) -> None:
+        """What a process before has left: streams that are being resumed or deleted."""
+        rows = self.store.connection.all("SELECT number, name, mode FROM stream WHERE mode <> 0")
+        self._deleting = [number for number, _, mode in rows if mode == DELETING]
+        self._resuming = dict.fromkeys(name for _, name, mode in rows if mode & (RESUMING | DROPPING))
+
+    def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
+        """A control, as a group of its own."""
+        (control,) = events
+        now, store = self.clock(), self.store
+        store.begin()
+        names = {control.stream, control.to} - {""}
+        if loaded := store.streams(names, self._streams):
+            self._load(loaded)
+        state = self._streams.get(control.stream)
+        controls = Controls(store, self.model, self._streams, now)
+        try:
+            done = controls.do(control)
+        except Refusal as refusal:
+            store.rollback()
+            return [(ticket, refusal)]
+        except BaseException:
+            self._streams.clear()  # it may be ahead of the store
+            raise
+        if controls.is_changed:
+            store.commit()
+        else:
+            store.rollback()
+        self._follow(controls, now)
+        if state is not None and state.mode & (RESUMING | DROPPING):
+            self._resuming[control.to if control.verb == "rename" else control.stream] = None
+        if done == FORGETTING and state is not None:  # it is answered when it is done
+            self._forgetting.setdefault(state.number, []).append(ticket)
+            if self._reworker is not None:
+                self._reworker.wake()
+            return []
+        return [(ticket, [done])]
+
+    def _follow(self, controls: Controls, now: float) -> None:
+        """What is still to do after a control."""
+        self._unranked.update(dict.fromkeys(controls.changed))
+        self._deleting += controls.deleted
+        for number in controls.deleted:
+            self._unranked.pop(number, None)
+            self._answer_forgetting(number)
+        for changed, seq, verb in controls.noted:
+            if rework := self.reworks.get(changed.number):
+                rework.note(seq, verb, now)
+
+    def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], list[str]]:
+        """What happens without a request; and the streams that are being resumed and have this as their rest."""
+        aged, done = self._aged(now) if self._has_ages else [], list[str]()
+        for name in self._resuming:
+            found = self.store.waiting(name, AGED_AT_ONCE)
+            aged += found
+            if len(found) < AGED_AT_ONCE:
+                done.append(name)
+        return aged, done
+
+    def finish_all(self) -> None:
+        """Learn, drop or delete what is to be, for an engine without a thread."""
+        while self._resuming:
+            self.process([])
+        while self._deleting:
+            self.delete_some()
+
+    def delete_some(self) -> None:
+        """Delete some events of a stream that was deleted."""
+        with suppress(*self.store.retries, StoreBusy):
+            if delete_some(self.store, self._deleting[0], DELETED_AT_ONCE):
+                del self._deleting[0]
+
+    # ---- streams that are made anew: see `rework` -------------------------------------------------------------------
+
+    def _note(self, plan: Plan) -> None:
+        """What a group has done to streams that are being made anew, or are to be."""
+        if plan.changes.corrections and self._reworker is not None:
+            self._reworker.wake()
+        if not self.reworks:
+            return
+        from .rework import operations_of
+
+        slots = {slot: state.number for slot, state in enumerate(plan.changes.streams.values())}
+        for number, rework in list(self.reworks.items()):
+            rework.tail.extend(operations_of(plan, number))
+            rework.given_up += [nth for slot, nth in plan.given_up if slots[slot] == number]
+
+    def finish(self, rework: Rework) -> None:
+        """The new state of a stream is there; the engine puts it in its place. From any thread."""
+        self._finished.append(rework)
+        with self._wake:
+            self._wake.notify()
+
+    def _put_in_place(self, rework: Rework) -> None:
+        """One group: before it nothing has changed, after it everything has."""
+        try:
+            self._apply(rework)
+        except self.store.retries + (StoreBusy,):  # noqa: RUF005 - later again
+            self.forget()
+        except self.store.failures:
+            raise
+        except Exception:  # noqa: BLE001 - a fault of ours, which must not stop the service
+            _log.exception("stream %d could not be made anew", rework.number)
+            self.forget()
+        finally:
+            self.reworks.pop(rework.number, None)
+            rework.ended.set()
+
+    def _apply(self, rework: Rework) -> None:
+        if self.reworks.get(rework.number) is not rework:  # the store was away meanwhile
+            return
+        store, now = self.store, self.clock()
+        store.begin()
+        found = store.connection.all("SELECT name, mode FROM stream WHERE number = ?", (rework.number,))
+        names = [name for name, mode in found if mode != DELETING]
+        self._streams = {name: state for name, state in self._streams.items() if state.number != rework.number}
+        state = store.streams(names, {}).get(names[0]) if names else None
+        if state is not None and rework.apply(store, state, now):
+            store.commit()
+            self._unranked[rework.number] = None
+        else:
+            store.rollback()
+        if rework.is_applied or state is None:
+            self._answer_forgetting(rework.number)
+
+    def _answer_forgetting(self, number: int) -> None:
+        """What was to be forgotten of a stream is, or it is gone with its stream."""
+        if tickets := self._forgetting.pop(number, []):
+            self._tell(self._deliver, [(ticket, ["forgotten"]) for ticket in tickets])
+
+    def _refuse_forgetting(self) -> None:
+        """At the end: who waits until something is forgotten is told that the next start does it."""
+        sentence = "the service must run to forget, got one that stops - it is done after the next start"
+        refusal = Refusal("stopping", sentence, None, 503)
+        waiting = [(ticket, refusal) for tickets in self._forgetting.values() for ticket in tickets]
+        if waiting:
+            self._tell(self._deliver, waiting)
+
+    def progress(self, name: str) -> float | None:
+        """How much of a stream is replayed that is being made anew; None if this process does not do it."""
+        found = [rework for rework in list(self.reworks.values()) if rework.name == name]
+        return found[0].done / max(1, found[0].total) if found else None
+
+    def rework_all(self) -> int:
+        """Apply all corrections that wait, and forget what is to be forgotten -> how many events.
+
+        For an engine without a thread; one that was started does it by itself.
+        """
+        from .rework import Rework, waiting_streams
+
+        changed = 0
+        assert self._url is not None  # noqa: S101 - it was opened
+        connection = open_connection(self._url)
+        try:
+            for number, name in waiting_streams(connection):
+                rework = self.reworks[number] = Rework(number, name)
+                connection.begin_reading()
+                rework.start(connection, self.model)
+                for _ in rework.replay(connection):
+                    pass
+                connection.rollback()
+                self._put_in_place(rework)
+                changed += rework.changed
+        finally:
+            connection.close()
+        return changed
+
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
     def _idle(self) -> float | None:
         """Seconds to wait for a request; None without a limit."""
+        if self.is_away:
+            return AWAY_SECONDS
+        if self._resuming or self._deleting:
+            return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
         return AGE_SECONDS if self._has_ages else None
 
     def _is_due(self) -> bool:
+        """Whether there is something to do without a request."""
+        return bool(self._resuming) or self._is_age_due()
+
+    def _is_age_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
         return self._has_ages and not self._looked <= self.clock() < self._looked + AGE_SECONDS
 
     def _aged(self, now: float) -> list[tuple[str, Record]]:
         """Outcomes that are old enough to be learnt, then forecasts that are given up: (stream, event)."""
-        if not self._is_due():
+        if not self._is_age_due():
             return []
         aged, is_all = list[tuple[str, Record]](), True
         for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
@@ -360,13 +688,46 @@ class Engine:
         """A group was aborted: drop the cached streams, which may be ahead of the store. They are read again."""
         self.store.rollback()
         self._streams.clear()
+        self._tables.clear()
+
+
+def is_control(request: tuple[Any, Any]) -> bool:
+    """Whether a request is something that is done to a stream."""
+    return bool(request[1]) and type(request[1][0]) is Control
+
+
+@contextmanager
+def on_store(url: str) -> Iterator[Engine]:
+    """An engine without a thread, for a command: with the method, the seed and the monitors that the store has.
+
+    Raises
+    ------
+    FileNotFoundError, InvalidInput : there is no store, or a service writes to it.
+    SnapshotMismatch : the preset is not the one that the store was made with.
+    """
+    with reading(url) as connection:
+        monitor = json.loads(get_meta(connection).get("monitor", "null"))
+    engine = Engine.open(url, EngineSettings(monitor=monitor))
+    try:
+        yield engine
+        engine.rank()
+    finally:
+        engine.store.close()
 
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
     """The store is the truth, and memory is ahead of it: nothing may be answered any more."""
-    sys.stderr.write(f"calibeat: {message} - the service ends; nothing was answered before its commit\n")
+    _log.critical("%s - the service ends; nothing was answered before its commit", message)
     sys.stderr.flush()
     os._exit(FATAL)
+
+
+def _away() -> Refusal:
+    return Refusal("unavailable", "the store must answer, got a database that is away - try again", None, 503)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 # ---- a store and the settings it is opened with: what a replay depends on is written once, and must stay ------------

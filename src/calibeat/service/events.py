@@ -10,6 +10,7 @@ from calibeat._util.extras import missing
 
 try:
     import msgspec
+    from msgspec import UNSET, UnsetType
 except ImportError as error:  # pragma: no cover - only where the extra is missing
     raise missing("msgspec", "service", "the service") from error
 
@@ -17,7 +18,7 @@ LONGEST_NAME = 200  # characters of a stream's name and of an id
 LATEST_TIME = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
 
 OutcomeStatus = Literal["learnt", "held", "repeated", "corrected"]
-EachStatus = Literal["learnt", "held", "repeated", "corrected", "unknown", "conflict", "expired"]
+EachStatus = Literal["learnt", "held", "repeated", "corrected", "unknown", "conflict", "expired", "final", "invalid"]
 
 # Control characters stand for nothing that a person can read, and no database takes all of them. Halves of surrogate
 # pairs are not text.
@@ -30,25 +31,85 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME, extra_
 Score = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST_TIME, description="seconds since 1970")]
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)]
+Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)] | bool
+Label = str | int | float | bool
+Scores = list[float] | dict[Name, float]  # a number for each class, by its place or by its name
+GroupValues = dict[Name, str | int | float | bool | None]
 
 
 class ForecastEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A score to be calibrated. `time` is in seconds since 1970; the server's clock counts where there is none."""
+    """A score to be calibrated, or one for each class; and its groups, where the stream looks at some.
+
+    `time` is in seconds since 1970; the server's clock counts where there is none.
+    """
 
     stream: Name
     id: Name
-    score: Score
+    score: Score | UnsetType = UNSET
     time: Time | None = None
+    scores: Scores | UnsetType = UNSET
+    groups: GroupValues | UnsetType = UNSET
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """What has happened to an earlier forecast: 0 or 1."""
+    """What has happened to an earlier forecast: the outcome 0 or 1, or the label of a class."""
 
     stream: Name
     id: Name
-    outcome: Outcome
+    outcome: Outcome | UnsetType = UNSET
     time: Time | None = None
+    label: Label | UnsetType = UNSET
+
+
+class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a stream is to be from its first event on: its classes, in their order; or its groups.
+
+    `crossings`, `cells` and `names` are those of `calibeat.Groups`. With `names` the values of groups are stored, so
+    that segments have names; otherwise only their hashes are.
+    """
+
+    stream: Name = ""
+    id: str = ""  # as events have one
+    classes: Annotated[int, msgspec.Meta(ge=2)] | list[Name] | UnsetType = UNSET
+    groups: list[Name] | UnsetType = UNSET
+    crossings: list[list[Name]] | Literal["auto"] | UnsetType = UNSET
+    cells: int | UnsetType = UNSET
+    names: bool | UnsetType = UNSET
+
+
+class InvalidEvent(msgspec.Struct, frozen=True):
+    """An outcome in a batch that cannot be one, and why. The others are learnt."""
+
+    message: str
+    stream: str | None = None
+    id: str | None = None
+
+
+class CorrectionEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What has really happened to an earlier forecast: another outcome, or null where it is unknown again."""
+
+    stream: Name
+    id: Name
+    outcome: Outcome | UnsetType | None = UNSET
+    time: Time | None = None
+    label: Label | UnsetType | None = UNSET
+
+
+Verb = Literal["freeze", "resume", "passthrough", "reset", "copy", "rename", "delete", "forget"]
+
+
+class Control(msgspec.Struct, frozen=True):
+    """Something that is done to a stream, or to one event of it.
+
+    `to` is the new name of a copied or renamed stream. `outcomes` says what a resumed stream does with those that have
+    waited. `ids` are the events to be forgotten.
+    """
+
+    verb: Verb
+    stream: str
+    to: str = ""
+    outcomes: Literal["learn", "drop"] = "learn"
+    ids: tuple[str, ...] = ()
 
 
 Event = ForecastEvent | OutcomeEvent

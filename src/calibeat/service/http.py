@@ -14,6 +14,7 @@ import contextlib
 import ipaddress
 import logging
 import math
+import re
 import signal
 import socket
 import ssl
@@ -24,27 +25,35 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from http import HTTPStatus
 from types import FrameType
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar
 
 import httptools
 import msgspec
 import uvicorn
+from msgspec import UNSET
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from calibeat.errors import InvalidInput
 
+from .counters import OTHER, Traffic
 from .engine import Engine
-from .events import Refusal
+from .events import InvalidEvent, Refusal
+from .logs import AccessLog
+from .openapi import route_of
 from .routes import StoreReaders, other_routes, read_body
-from .tokens import TokenBook
+from .tokens import Holder, TokenBook
 from .wire import (
     COULD_NOT,
     ENCODED,
     FORBIDDEN,
     INTERNAL,
+    LINES,
     NOT_JSON,
+    PACKED,
+    STARTING,
+    TOO_SOON,
     UNAUTHORIZED,
     WRONG_HOST,
     AskedEvents,
@@ -55,6 +64,7 @@ from .wire import (
     OutcomeAnswerOfMany,
     OutcomeAnswers,
     error_body,
+    read_corrections,
     read_forecasts,
     read_outcomes,
     refusal_body,
@@ -70,6 +80,7 @@ READERS: dict[str, Callable[[bytes, int], AskedEvents]] = {
 OUTCOME_REFUSALS = {
     "unknown": (404, "id must be that of a forecast of this stream, got {id!r} of {stream!r}, which is unknown"),
     "conflict": (409, "outcome must be the one that is known already, got another for {id!r} of {stream!r}"),
+    "final": (409, "outcome must be behind what was forgotten or pruned to be corrected, got {id!r} of {stream!r}"),
     "expired": (410, "the forecast has expired without an outcome, got one for {id!r} of {stream!r}"),
 }
 LONGEST_HEAD = 65_536  # bytes of a request's line and headers
@@ -81,6 +92,14 @@ SPARE_FILES = 64  # descriptors that are not connections
 HANDSHAKE_SECONDS = 5.0  # of TLS
 ACCEPTED_AT_ONCE = 16  # connections of TLS before the others get their turn
 Refused = tuple[int, str, bytes]  # status, code, body
+_JSON_LINES = (
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/json-lines",
+    "application/x-jsonlines",
+)
+_ONE_A_LINE = re.compile(rb"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
 _LOCAL = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
 
@@ -90,11 +109,12 @@ _LOCAL = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 class PendingRequest:
     """A request that waits for its group's commit. Subclasses implement `send`."""
 
-    __slots__ = ("events", "forecasts", "single")
+    __slots__ = ("events", "forecasts", "single", "token")
 
     events: list[Any]
     forecasts: bool
     single: bool
+    token: Holder | None
 
     def send(self, status: int, body: bytes) -> None:
         """Answer with JSON. A client that has left is no error."""
@@ -108,6 +128,7 @@ class AsgiRequest(PendingRequest):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self.token = None
 
     def send(self, status: int, body: bytes) -> None:
         """Wake the coroutine."""
@@ -125,17 +146,29 @@ class _NoEvent:
 class DirectRequest(PendingRequest):
     """A request that the protocol answers itself. It has what uvicorn asks of a cycle."""
 
-    __slots__ = ("disconnected", "keep_alive", "parts", "path", "protocol", "response_complete", "size", "started")
+    __slots__ = (
+        "disconnected",
+        "keep_alive",
+        "name",
+        "parts",
+        "path",
+        "protocol",
+        "response_complete",
+        "size",
+        "started",
+    )
     message_event = _NoEvent()
     response_started = False  # an answer is written in one go
 
     def __init__(self, protocol: Protocol, path: str, *, keep_alive: bool) -> None:
         self.protocol, self.path, self.keep_alive = protocol, path, keep_alive
+        self.token = None
+        self.name: bytes | None = None  # what the client calls the request
         self.parts: list[bytes] = []  # of the body
         self.size = 0
         self.response_complete = False
         self.disconnected = False
-        self.started = 0.0
+        self.started = time.perf_counter()
 
     def send(self, status: int, body: bytes) -> None:
         """Write the answer, unless the time for it is over or the client has left."""
@@ -146,9 +179,11 @@ class DirectRequest(PendingRequest):
         protocol.write(status, body, keep_alive=self.keep_alive)
         if not self.keep_alive:
             protocol.transport.close()
-        if protocol.service.access_log is not None:
-            seconds = time.perf_counter() - self.started
-            protocol.service.access_log.line("POST", self.path, status, len(body), seconds, protocol.client)
+        seconds, token, service = time.perf_counter() - self.started, self.token, protocol.service
+        service.traffic.add(self.path, "POST", status, seconds)
+        if service.access_log is not None:
+            name = None if token is None else token.name
+            service.access_log.line("POST", self.path, status, len(body), seconds, protocol.client, name, self.name)
         self.parts, self.events = [], []  # an idle connection keeps its last request, but not its content
         protocol.on_response_complete()
 
@@ -156,22 +191,45 @@ class DirectRequest(PendingRequest):
 class Endpoints:
     """Checks, reads and submits; renders what the engine answers."""
 
-    def __init__(self, engine: Engine, limits: Limits) -> None:
-        self.engine, self.limits = engine, limits
+    def __init__(self, engine: Engine | None, limits: Limits) -> None:
+        """Without an engine, as long as the service starts, everything is refused before it comes here."""
+        self.engine: Any = engine
+        self.limits = limits
         self.refused: dict[str, int] = {}  # by code, for /metrics
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def take(self, request: PendingRequest, path: str, body: bytes) -> None:
-        """Read a body and submit its events. Refusals are answered at once; all else after the commit."""
+    def take(self, request: PendingRequest, path: str, body: bytes, *, corrects: bool = False) -> None:
+        """Read a body and submit its events. Refusals are answered at once; all else after the commit.
+
+        What `corrects` takes the place of outcomes.
+        """
         try:
             request.forecasts = path == "/v1/forecasts"
-            request.events, request.single = READERS[path](body, self.limits.events)
+            read = read_corrections if corrects else READERS[path]
+            request.events, request.single = read(body, self.limits.events)
+            if request.token is not None and request.token.streams:
+                check_streams(request.token, request.events)
             self.engine.submit(request, request.events)
         except Refusal as refusal:
-            self.refuse(request, refusal.status, refusal.code, refusal_body(refusal))
+            if refusal.code == "malformed" and (kind := _not_json(body)):
+                self.refuse(request, 415, "unsupported_media_type", kind)
+            else:
+                self.refuse(request, refusal.status, refusal.code, refusal_body(refusal))
         except Exception:  # a fault of ours: the client must not wait for an answer that never comes
             log.exception("a request failed")
             self.refuse(request, 500, "internal", INTERNAL)
+
+    async def ask(self, event: Any) -> tuple[int, bytes]:
+        """What the engine answers to something that is neither a forecast nor an outcome.
+
+        Raises
+        ------
+        Refusal : the queue is full, or the engine stops.
+        """
+        request = AsgiRequest(asyncio.get_running_loop())
+        request.events, request.forecasts, request.single = [event], False, True
+        self.engine.submit(request, request.events)
+        return await request.answer
 
     def refuse(self, request: PendingRequest, status: int, code: str, body: bytes) -> None:
         """Answer with an error, and count it."""
@@ -208,20 +266,48 @@ class Endpoints:
         if isinstance(answer, Refusal):
             self.refused[answer.code] = self.refused.get(answer.code, 0) + 1
             return answer.status, refusal_body(answer)
+        if isinstance(answer, dict):
+            return 200, _encode(answer)
         if request.forecasts:
-            answers = [ForecastAnswer(e.stream, e.id, p) for e, p in zip(request.events, answer, strict=True)]
+            answers = [
+                ForecastAnswer(e.stream, e.id, p) if type(p) is float else ForecastAnswer(e.stream, e.id, UNSET, p)
+                for e, p in zip(request.events, answer, strict=True)
+            ]
             return 200, _encode(answers[0] if request.single else ForecastAnswers(answers))
         if not request.single:
             each = [
-                OutcomeAnswerOfMany(e.stream, e.id, status) for e, status in zip(request.events, answer, strict=True)
+                OutcomeAnswerOfMany(e.stream, e.id, "invalid", status.message)
+                if isinstance(status, InvalidEvent)
+                else OutcomeAnswerOfMany(e.stream, e.id, status)
+                for e, status in zip(request.events, answer, strict=True)
             ]
             return 200, _encode(OutcomeAnswers(each))
         status = answer[0]
+        if isinstance(status, InvalidEvent):
+            self.refused["invalid"] = self.refused.get("invalid", 0) + 1
+            return 400, error_body("invalid", status.message, "outcome")
         if status in OUTCOME_REFUSALS:
             event = request.events[0]
             http, sentence = OUTCOME_REFUSALS[status]
             return http, error_body(status, sentence.format(id=event.id, stream=event.stream), "id")
         return 200, _encode(OutcomeAnswer(status))
+
+
+def check_streams(token: Holder, events: Sequence[Any]) -> None:
+    """Raise unless the token may be used for the streams of all events."""
+    for at, event in enumerate(events):
+        # What is no event and names no stream reaches none: it is `invalid`.
+        if event.stream is not None and not token.covers(event.stream):
+            own = ", ".join(token.streams)
+            sentence = f"stream must be one of this token's, {own}, got {event.stream!r:.60} - at event {at}"
+            raise Refusal("forbidden", sentence, at, 403)
+
+
+def _not_json(body: bytes) -> bytes | None:
+    """What a body that cannot be read is instead: packed, or an object a line."""
+    if body.startswith(b"\x1f\x8b"):
+        return PACKED
+    return LINES if _ONE_A_LINE.match(body) else None
 
 
 # ---- the ASGI application --------------------------------------------------------------------------------------------
@@ -230,7 +316,7 @@ class Endpoints:
 class Service:
     """Everything that answers HTTP."""
 
-    # PUT of an outcome is POST: what a second outcome does is a setting of the service.
+    # POST of another outcome is a conflict, PUT corrects.
     event_methods: ClassVar = {"/v1/forecasts": ("POST",), "/v1/outcomes": ("POST", "PUT")}
     event_paths: ClassVar[dict[bytes, str]] = {path.encode(): path for path in READERS}
 
@@ -247,8 +333,21 @@ class Service:
         """`address` is the one it listens on: without tokens, one of this machine."""
         self.endpoints, self.reads, self.tokens, self.limits = endpoints, reads, tokens, limits
         self.access_log = access_log
+        self.traffic = Traffic()
+        self.build: dict[str, str] = {}  # what `/metrics` says of the service besides its version
+        self.is_starting = False  # there is no store yet: alive, not ready
         self._names = _LOCAL | {f"[{address}]".encode() if ":" in address else address.encode()}
         self._other_routes = other_routes(self)
+
+    def open(self, engine: Engine, tokens: TokenBook) -> None:
+        """The store is there: from now on events are taken."""
+        self.endpoints.engine, self.reads.counters, self.tokens = engine, engine.counters, tokens
+        self.is_starting = False
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store, and the engine can reach it."""
+        return not self.is_starting and not self.endpoints.engine.is_away
 
     # ---- checks that need only the headers ------------------------------------------------------------------------
 
@@ -260,19 +359,37 @@ class Service:
         name = host[: host.find(b"]") + 1] if host.startswith(b"[") else host.partition(b":")[0]
         return None if name in self._names else (421, "misdirected", WRONG_HOST)
 
-    def check_event_request(self, headers: dict[bytes, bytes]) -> Refused | None:
-        """Why a forecast or an outcome is refused before its body is read, or None."""
+    def check_token(self, token: Holder | None, *, write: bool) -> Refused | None:
+        """Why somebody with this token is refused, or None."""
+        if token is None:
+            return 401, "unauthorized", UNAUTHORIZED
+        if write and not token.may("write"):
+            return 403, "forbidden", FORBIDDEN
+        return (429, "too_many_requests", TOO_SOON) if token.is_too_soon() else None
+
+    def check_event_request(self, headers: dict[bytes, bytes], request: PendingRequest) -> Refused | None:
+        """Why a forecast or an outcome is refused before its body is read, or None. The request gets its token."""
+        if self.is_starting:
+            return 503, "starting", STARTING
         if self.tokens.is_open:
             if refused := self.check_host(headers):
                 return refused
-        elif not (allowed := self.tokens.allows(headers.get(b"authorization"), "write")):
-            return (401, "unauthorized", UNAUTHORIZED) if allowed is None else (403, "forbidden", FORBIDDEN)
+        else:
+            request.token = self.tokens.find(headers.get(b"authorization"))
+            if refused := self.check_token(request.token, write=True):
+                return refused
+        return self.check_content(headers)
+
+    def check_content(self, headers: dict[bytes, bytes]) -> Refused | None:
+        """Why a body of this kind is refused, or None."""
         kind = headers.get(b"content-type", b"")
         is_json = kind == b"application/json" or kind.partition(b";")[0].strip().lower() == b"application/json"
         # A web page elsewhere can send other types without asking first. Browsers then name its origin. Programs, such
         # as `curl -d`, do not, and may leave the type out.
         if not is_json and (b"origin" in headers or b"sec-fetch-site" in headers):
             return 415, "unsupported_media_type", NOT_JSON
+        if not is_json and kind.partition(b";")[0].strip().lower().decode("latin-1") in _JSON_LINES:
+            return 415, "unsupported_media_type", LINES
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return 415, "unsupported_media_type", ENCODED
         length = headers.get(b"content-length")
@@ -297,20 +414,24 @@ class Service:
                 length[0] += len(message.get("body", b""))
             await send(message)
 
-        sender = send if self.access_log is None else watched
-        path = scope["path"]
-        if path in READERS and scope["method"] in self.event_methods[path]:
-            await self._answer_events(scope, receive, sender)
+        path, method = scope["path"], scope["method"]
+        scope["calibeat.token"] = None
+        if path in READERS and method in self.event_methods[path]:
+            await self._answer_events(scope, receive, watched)
         else:
-            await self._other_routes(scope, receive, sender)
+            await self._other_routes(scope, receive, watched)
+        seconds = time.perf_counter() - started
+        self.traffic.add(route_of(scope.get("raw_path") or path.encode()), method, status[0], seconds)
         if self.access_log is not None:
-            seconds = time.perf_counter() - started
-            self.access_log.line(scope["method"], path, status[0], length[0], seconds, scope.get("client"))
+            token, name = scope["calibeat.token"], dict(scope["headers"]).get(b"x-request-id")
+            holder = None if token is None else token.name
+            self.access_log.line(method, path, status[0], length[0], seconds, scope.get("client"), holder, name)
 
     async def _answer_events(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = AsgiRequest(asyncio.get_running_loop())
         try:
-            refused = self.check_event_request(dict(scope["headers"]))
+            refused = self.check_event_request(dict(scope["headers"]), request)
+            scope["calibeat.token"] = request.token
             body = b"" if refused else await read_body(receive, self.limits.body)
         except Refusal as refusal:
             refused = refusal.status, refusal.code, refusal_body(refusal)
@@ -321,38 +442,13 @@ class Service:
             status, code, content = refused
             self.endpoints.refuse(request, status, code, content)
         else:
-            self.endpoints.take(request, scope["path"], body)
+            self.endpoints.take(request, scope["path"], body, corrects=scope["method"] == "PUT")
         status, content = await request.answer
         headers = [*extra_headers(status), (b"content-length", b"%d" % len(content))]
         if status == 413:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-class AccessLog:
-    """Writes a line of JSON for each request, by default to standard error; never headers, bodies or query strings."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-
-    def line(self, method: str, path: str, status: int, size: int, seconds: float, client: Any) -> None:
-        """Write one request.
-
-        >>> AccessLog(sys.stdout).line("GET", "/healthz", 200, 18, 0.00042, ("127.0.0.1", 5))  # doctest: +ELLIPSIS
-        {"time":...,"client":"127.0.0.1","method":"GET","path":"/healthz","status":200,"bytes":18,"seconds":0.00042}
-        """
-        entry = {
-            "time": round(time.time(), 3),
-            "client": client[0] if client else None,
-            "method": method,
-            "path": path,
-            "status": status,
-            "bytes": size,
-            "seconds": round(seconds, 6),
-        }
-        self._stream.write(_encode(entry).decode() + "\n")
-        self._stream.flush()
 
 
 # ---- a connection ----------------------------------------------------------------------------------------------------
@@ -382,7 +478,7 @@ class Heads:
 def extra_headers(status: int) -> list[tuple[bytes, bytes]]:
     """The headers of a JSON answer with this status."""
     headers = [(b"content-type", b"application/json"), (b"x-content-type-options", b"nosniff")]
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
         headers.append((b"retry-after", b"1"))
     if status == HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
@@ -543,9 +639,8 @@ class Protocol(HttpToolsProtocol):
         keep_alive = version != "1.0" and self.parser.should_keep_alive()
         request = DirectRequest(self, path, keep_alive=keep_alive)
         self.cycle = self.current = self.running = request  # type: ignore[assignment]
-        if self.service.access_log is not None:
-            request.started = time.perf_counter()
-        refused = self.service.check_event_request(headers)
+        request.name = headers.get(b"x-request-id")
+        refused = self.service.check_event_request(headers, request)
         if refused is not None:
             status, code, body = refused
             if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
@@ -667,6 +762,7 @@ class Protocol(HttpToolsProtocol):
         if self.lingering:
             return
         self._count(code)
+        self.service.traffic.add(OTHER, "", status, 0.0)
         self.lingering = True
         self.receiving = self.in_head = False
         is_answered = self._give_up(self.current)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from array import array
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import chain, islice, takewhile
 from math import isclose, nan
@@ -17,80 +16,93 @@ import numpy as np
 
 from calibeat._util.progress import Step, no_progress
 from calibeat._util.words import counted
-from calibeat.core.stats import EVENTS, log_loss
+from calibeat.core.method import method_named
+from calibeat.core.stats import EVENTS
 from calibeat.errors import InvalidInput
+from calibeat.hosts.groups import GroupTable
 from calibeat.monitor.monitors import first_unread
 
 from .engine import check_described, description_of
-from .model import Model, StreamBytes
-from .rollups import Rollups, errors_of, tenth
+from .model import Model, StoredCell, StreamBytes, all_cells
+from .plan import of_named_classes
+from .rollups import Rollups
+from .shape import Shape
 from .store import owned, reading
 from .store.queries import stored_totals, totals_problems
 from .store.schema import get_meta, set_meta
 from .store.types import (
     ASSUMED,
-    BRIER,
-    CALIBRATED_KIND,
+    DELETING,
     EXPIRED,
+    GIVEN_UP,
     HELD,
     HOUR,
     LEARNT,
-    LOG_LOSS,
     PENDING,
-    RAW_BRIER,
-    RAW_KIND,
-    RAW_LOG_LOSS,
     SUMS,
-    TENTHS,
+    WAITING,
+    replace_cells,
     settled_after,
+    stored_cells,
 )
 
 OPERATIONS_AT_ONCE = 5_000  # in one fold
 STREAMS_AT_ONCE = 500
-CORRECTIONS_AT_ONCE = 1000
-# Of each event the one that came last, whatever time the client gave it.
-_LATEST_CORRECTIONS = (
-    "SELECT c.stream, c.nth, c.outcome, e.outcome, e.score, e.forecast, e.time FROM correction c "
-    "JOIN event e ON e.stream = c.stream AND e.nth = c.nth WHERE c.applied = 0 AND (c.stream, c.nth) > (?, ?) "
-    "AND NOT EXISTS (SELECT 1 FROM correction d WHERE d.applied = 0 AND d.stream = c.stream AND d.nth = c.nth "
-    "AND d.number > c.number) ORDER BY c.stream, c.nth LIMIT ?"
-)
 _STREAM = (
-    "number, name, seq, events, outcomes, pending, held, expired, since, base_seq, base_events, base, base_monitor"
+    "number, name, seq, events, outcomes, pending, held, expired, since, watched_from, origin, base_seq, base_events, "
+    "text, base, base_monitor"
 )
 _WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
 _FORECASTS = (
-    f"SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, receipt IS NULL, score, forecast, status {_WITHIN} "
-    "ORDER BY stream, nth"
+    "SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, given, receipt IS NULL, score, forecast, issued, "
+    f"status {_WITHIN} ORDER BY stream, nth"
 )
 _OUTCOMES = (
-    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt {_WITHIN} "
+    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt, given {_WITHIN} "
     f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
+)
+_CONTROLS = (
+    "SELECT stream, seq, coalesce(nth, -1), time, NULL, seq, NULL, NULL, NULL, FALSE, 0.0, 0.0, NULL, 0, verb "
+    "FROM control "
+    "WHERE stream >= ? AND stream <= ? AND seq IS NOT NULL AND verb <> 'forgotten' ORDER BY stream, seq"
+)
+_WAS_RAW = (
+    "SELECT verb FROM control WHERE stream = ? AND seq < ? AND verb IN ('passthrough', 'resume') "
+    "ORDER BY seq DESC LIMIT 1"
 )
 
 T = TypeVar("T")
 
 # ---- the log --------------------------------------------------------------------------------------------------------
 #
-# A stream is replayed from its base (nothing, what pruning has left, or a state that was imported) through its
-# forecasts and learnt outcomes, in the order of their numbers. The database reads both in order, and they are merged
-# here. So only a piece of the log is in memory, and the receipts of forecasts whose outcome comes in a later piece.
+# A stream is replayed from its base (nothing, what pruning or forgetting has left, or a state that was imported)
+# through its forecasts, its learnt outcomes and what was done to it, in the order of their numbers. The database reads
+# all three in order, and they are merged here. So only a piece of the log is in memory, and the receipts of forecasts
+# whose outcome comes in a later piece.
 
 
 class Logged(NamedTuple):
-    """An operation of the log: a forecast, or a learnt outcome."""
+    """An operation of the log: a forecast, a learnt outcome, or something that was done to the stream."""
 
     number: int  # among the operations of its stream
     nth: int
     time: float | None
-    outcome: int | None  # None: it is a forecast
+    outcome: int | None  # None: it is no outcome
     seq: int  # the number of the forecast
     outcome_seq: int | None
     receipt: Any  # of outcomes, where a replay needs it
+    given: Any  # beside the score: see `Record`
     is_bare: bool = False  # of forecasts: without a receipt
     score: float = nan
     forecast: float = nan
+    issued: Any = None
     status: int = LEARNT
+    verb: str = ""  # what was done; empty for forecasts and outcomes
+
+    @property
+    def is_forecast(self) -> bool:
+        """Whether it is one."""
+        return self.outcome is None and not self.verb
 
 
 @dataclass
@@ -106,8 +118,11 @@ class LoggedStream:
     held: int
     expired: int
     since: int
+    watched_from: int
+    origin: str | None
     base_seq: int
     base_events: int
+    shape: Shape
     base: bytes | None
     base_monitor: bytes | None
     state: bytes | None
@@ -120,14 +135,30 @@ def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Logged
     last = -1
     while True:
         rows = connection.all(
-            f"SELECT {columns} FROM stream WHERE number > ? ORDER BY number LIMIT {STREAMS_AT_ONCE}",  # noqa: S608
+            f"SELECT {columns} FROM stream LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
+            f"WHERE number > ? AND mode <> {DELETING} ORDER BY number LIMIT {STREAMS_AT_ONCE}",
             (last,),
         )
         if not rows:
             return
-        found = [LoggedStream(*row[:11], *map(_bytes, row[11:])) for row in rows]
+        found = [_logged_stream(*row) for row in rows]
         last = found[-1].number
         yield found
+
+
+def stream_of(connection: Any, number: int) -> LoggedStream | None:
+    """One stream."""
+    rows = connection.all(
+        f"SELECT {_STREAM}, state, monitor FROM stream LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
+        f"WHERE number = ? AND mode <> {DELETING}",
+        (number,),
+    )
+    return _logged_stream(*rows[0]) if rows else None
+
+
+def _logged_stream(*row: Any) -> LoggedStream:
+    shape, blobs = Shape.from_text(row[13]), map(_bytes, row[14:])
+    return LoggedStream(*row[:13], shape, *blobs)  # type: ignore[call-arg]  # as selected
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -160,39 +191,89 @@ Log = InOrder[Logged]
 
 def log_of(connection: Any, group: list[LoggedStream]) -> Log:
     """The operations of some streams, in the order of their numbers."""
-    return InOrder(connection, group, Logged, _FORECASTS, _OUTCOMES)
+    return InOrder(connection, group, Logged, _FORECASTS, _OUTCOMES, _CONTROLS)
 
 
-def pieces(items: Iterator[T]) -> Iterator[list[T]]:
+def pieces(items: Iterator[T], size: int | None = None) -> Iterator[list[T]]:
     """Some at a time."""
-    while piece := list(islice(items, OPERATIONS_AT_ONCE)):
+    while piece := list(islice(items, size or OPERATIONS_AT_ONCE)):
         yield piece
 
 
 # ---- one stream ---------------------------------------------------------------------------------------------------
 
 
+class ReplayedEvent(NamedTuple):
+    """A forecast of the log as a replay makes it; of K classes also all K of them, as bytes, and which was named."""
+
+    event: Logged
+    forecast: float
+    receipt: bytes
+    issued: bytes | None
+    named: int | None
+    is_raw: bool  # the score was told instead
+
+    @property
+    def is_as_told(self) -> bool:
+        """Whether the log has what was to be told."""
+        event, issued = self.event, _bytes(self.event.issued)
+        if self.is_raw:
+            return bool(event.forecast == event.score and (self.issued is None or issued == _bytes(event.given)))
+        return bool(event.forecast == self.forecast and issued == self.issued)
+
+
 class Play:
     """A stream that is replayed: operations go in, forecasts and receipts come out.
 
-    The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO.
+    The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO. With
+    `keeps_all` so are those of forecasts whose outcome may come after the end of the log.
     """
 
-    def __init__(self, model: Model, stream: LoggedStream) -> None:
-        self._model, self._stream = model, stream
-        self.replayed = StreamBytes(stream.name)
+    def __init__(self, model: Model, stream: LoggedStream, *, keeps_all: bool = False) -> None:
+        self._model, self._stream, self._keeps_all = model, stream, keeps_all
+        self._unwatched = replace(model, watched=None)
+        self.replayed = StreamBytes(stream.name, origin=stream.origin, shape=stream.shape)
         self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
+        self._is_raw = False  # the score is told
 
     def start(self, connection: Any) -> None:
         """Begin with the base of the stream."""
         stream, replayed = self._stream, self.replayed
         replayed.state, replayed.monitor = stream.base, stream.base_monitor
+        self._is_raw = connection.all(_WAS_RAW, (stream.number, stream.base_seq)) == [("passthrough",)]
         if stream.base is not None:
             begun = 0 if stream.base_monitor is None else first_unread(stream.base_monitor)
-            self._model.load([replayed], [settled_after(connection, stream.number, begun, stream.base_seq)])
+            unread = settled_after(connection, stream.number, begun, stream.base_seq)
+            grouped = stream.shape.groups is not None
+            cells = {stream.name: stored_cells(connection, stream.number, is_base=True)} if grouped else {}
+            self._model.load([replayed], [unread], cells)
 
-    def feed(self, part: list[Logged]) -> list[tuple[Logged, float, bytes]]:
-        """The next operations -> each forecast among them, what the method says, and its receipt."""
+    @property
+    def cells(self) -> list[StoredCell]:
+        """The cells of its groups as they are now."""
+        return [] if self.replayed.table is None else all_cells(self.replayed.table)
+
+    def feed(self, part: list[Logged]) -> list[ReplayedEvent]:
+        """The next operations -> the forecasts among them."""
+        made, first = list[ReplayedEvent](), 0
+        is_watched = bool(part) and part[0].number >= self._stream.watched_from
+        for at, event in enumerate(part):
+            if event.verb or is_watched != (event.number >= self._stream.watched_from):
+                made += self._fold(part[first:at], is_watched=is_watched)
+                is_watched = event.number >= self._stream.watched_from
+                first = at + bool(event.verb)
+                self._do(event.verb)
+        return made + self._fold(part[first:], is_watched=is_watched)
+
+    def _do(self, verb: str) -> None:
+        """What was done to the stream."""
+        if verb in {"passthrough", "resume"}:
+            self._is_raw = verb == "passthrough"
+        elif verb == "reset":
+            self._model.begin_anew(self.replayed)
+            self.open.clear()
+
+    def _fold(self, part: list[Logged], *, is_watched: bool) -> list[ReplayedEvent]:
         if not part:
             return []
         places = {event.nth: at for at, event in enumerate(part) if event.outcome is None}
@@ -203,24 +284,31 @@ class Play:
             if at < 0 and event.outcome is not None
         ]
         outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
-        scores = [event.score for event in part]
-        made = self._model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts)
-        asked = [(event, p) for event, p in zip(part, made.forecasts, strict=True) if event.outcome is None]
-        found = [(event, p, receipt) for (event, p), receipt in zip(asked, made.receipts, strict=True)]
+        scores, given = [event.score for event in part], [_bytes(event.given) for event in part]
+        model = self._model if is_watched else self._unwatched
+        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, (), given)
+        self.replayed.changed = []
+        asked = [at for at, event in enumerate(part) if event.outcome is None]
+        found = []
+        for at, receipt in zip(asked, made.receipts, strict=True):
+            named, issued = made.classes.get(at, (None, None))
+            found.append(ReplayedEvent(part[at], made.forecasts[at], receipt, issued, named, self._is_raw))
         settled = {part[at].nth for at in own if at >= 0}
-        for event, _, receipt in found:
-            if event.outcome_seq is not None and event.nth not in settled:
+        for event, _, receipt, *_ in found:
+            is_expected = event.outcome_seq is not None or (self._keeps_all and event.status != EXPIRED)
+            if is_expected and event.nth not in settled:
                 self.open[event.nth] = receipt
         return found
 
     def monitor(self, connection: Any, before: int) -> bytes | None:
-        """The monitor, once it knows which of the forecasts before an operation were given up."""
-        given_up = connection.each(
-            "SELECT nth FROM event WHERE stream = ? AND seq < ? AND status = ? ORDER BY nth",
-            (self._stream.number, before, EXPIRED),
-        )
-        self._model.fold([self.replayed], [], [], [], [], given_up=((0, nth) for (nth,) in given_up))
+        """The monitor, once it knows which of the forecasts before an operation were given up or forgotten."""
+        which = (self._stream.number, -1, before) * 2
+        self.give_up(nth for (nth,) in connection.each(GIVEN_UP, which))
         return self.replayed.monitor
+
+    def give_up(self, forecasts: Iterable[int]) -> None:
+        """The monitor waits no longer for the outcomes of these."""
+        self._model.fold([self.replayed], [], [], [], [], given_up=((0, nth) for nth in forecasts))
 
 
 class Structure:
@@ -229,7 +317,7 @@ class Structure:
     def __init__(self, stream: LoggedStream) -> None:
         self._stream = stream
         self._number, self._nth = stream.base_seq, stream.base_events  # the next ones
-        self._statuses = [0] * (ASSUMED + 1)
+        self._statuses = [0] * (WAITING + 1)
         self._gap = self._forecast_gap = False
         self._early = self._bare = self._lost = 0
         self.outcomes = 0
@@ -240,12 +328,14 @@ class Structure:
         if number >= stream.base_seq:
             self._gap |= number != self._number
             self._number += 1
+        if event.verb:
+            return
         if event.outcome is None:
             if event.nth >= stream.base_events:
                 self._forecast_gap |= event.nth != self._nth
                 self._nth += 1
             self._statuses[event.status] += 1
-            self._bare += event.status in {PENDING, HELD} and event.is_bare
+            self._bare += event.status in {PENDING, HELD, WAITING} and event.is_bare
             return
         self.outcomes += 1
         self._early += event.seq >= number
@@ -271,8 +361,8 @@ class Structure:
             return f"forecasts must be numbered from {stream.base_events} to {stream.events} without a gap"
         if self._early:
             return f"outcomes must come after their forecasts, got {self._early} before"
-        for what, status in (("pending", PENDING), ("held", HELD)):
-            counted = self._statuses[status]
+        for what, statuses in (("pending", {PENDING}), ("held", {HELD, WAITING})):
+            counted = sum(self._statuses[status] for status in statuses)
             if counted != getattr(stream, what):
                 return f"{what} events must be {getattr(stream, what)}, got {counted}"
         if self._bare:
@@ -356,19 +446,27 @@ def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
         for event in part:
             structure.see(event)
         if structure.is_sound:
-            for event, replayed, _ in play.feed([event for event in part if event.number >= stream.base_seq]):
-                if event.number >= first_kept and replayed != event.forecast:
+            for made in play.feed([event for event in part if event.number >= stream.base_seq]):
+                event, told = made.event, made.event.score if made.is_raw else made.forecast
+                if event.number >= first_kept and not made.is_as_told:
                     count += 1
-                    first = first or f"the first {event.forecast!r} for {replayed!r} - at {event.nth}"
+                    first = first or f"the first {event.forecast!r} for {told!r} - at {event.nth}"
         step(len(part))
     if structure.problem:
         return structure.problem
     if count:
         return f"{count} forecasts differ, {first}"
+    return _state_difference(connection, model, stream, play)
+
+
+def _state_difference(connection: Any, model: Model, stream: LoggedStream, play: Play) -> str:
+    """What of the state is not that of the replay, or nothing."""
     if play.replayed.state != stream.state:
         return "the row differs"
+    if stream.shape.groups is not None and play.cells != stored_cells(connection, stream.number):
+        return "the cells of its groups differ"
     # The monitor of a stream whose state was imported begins with the first event here.
-    if model.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
+    if model.watched is not None and stream.monitor is not None:
         return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
     return ""
 
@@ -386,17 +484,20 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Re
     ------
     UnknownMethod, InvalidInput : the method does not exist or does not live in a row, or the store is in use.
     """
-    result = Replay()
+    result = Replay(corrected=apply_waiting(url))
     with owned(url) as connection:
         meta = get_meta(connection)
         chosen = (method or meta["method"]).lower()
         # Without monitors: one is about the forecasts of one method, so they start fresh.
         model = Model.named(chosen, int(meta["seed"]))
-        result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
             log = log_of(connection, group)
             for stream in group:
                 structure = Structure(stream)
+                if stream.shape.groups is not None and not model.has_groups:
+                    raise InvalidInput(
+                        f"method must be auto or gauto, as stream {stream.name!r} has groups, got {chosen!r}"
+                    )
                 _rebuild(connection, model, stream, log, structure, step)
                 result.count(structure)
         set_meta(connection, "method", chosen)
@@ -408,6 +509,7 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Re
 def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
     """Rebuild one stream, and the receipts of those of its events that need them."""
     play, base = Play(model, stream), stream.base
+    base_cells: list[StoredCell] | None = None  # None: as they were
     is_based = stream.base_seq == 0
     for part in pieces(log.of(stream)):
         for event in part:
@@ -415,76 +517,50 @@ def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
         made = play.feed([event for event in part if event.number < stream.base_seq])
         later = [event for event in part if event.number >= stream.base_seq]
         if later and not is_based:
-            base, is_based = _new_base(model, stream, play.replayed), True
+            base, is_based, base_cells = _new_base(model, stream, play.replayed), True, play.cells
         made += play.feed(later)
         connection.run_many(
             "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
-            [(receipt, stream.number, event.nth) for event, _, receipt in made if _needs(stream, event)],
+            [(receipt, stream.number, event.nth) for event, _, receipt, *_ in made if _needs(stream, event)],
         )
         step(len(part))
     if not is_based or play.replayed.state is None:
-        base = _new_base(model, stream, play.replayed)
+        base, base_cells = _new_base(model, stream, play.replayed), play.cells
+    if stream.shape.groups is not None:
+        replace_cells(connection, stream.number, play.cells)
+        if base_cells is not None:
+            replace_cells(connection, stream.number, base_cells, is_base=True)
+    connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))  # monitors begin anew
     connection.run(
-        "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, base = ?, "
-        "version = version + 1 WHERE number = ?",
-        (play.replayed.state, stream.seq, base, stream.number),
+        "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, watched_from = ?, "
+        "base = ?, version = version + 1 WHERE number = ?",
+        (play.replayed.state, stream.seq, stream.seq, base, stream.number),
     )
 
 
 def _needs(stream: LoggedStream, event: Logged) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
     straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
-    return event.status in {PENDING, HELD} or straddles
+    return event.status in {PENDING, HELD, WAITING} or straddles
 
 
 def _new_base(model: Model, stream: LoggedStream, replayed: StreamBytes) -> bytes:
     """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
     row = model.rows([replayed])
-    row[:, model.method.width + EVENTS] = stream.base_events
+    row[:, model.method_of(replayed).width + EVENTS] = stream.base_events
     replayed.state = row.tobytes()
     return replayed.state
 
 
-def apply_corrections(connection: Any) -> int:
-    """The latest corrections since the last time take the place of other outcomes -> how many outcomes change."""
-    applied, last = 0, (-1, -1)
-    while found := connection.all(_LATEST_CORRECTIONS, (*last, CORRECTIONS_AT_ONCE)):
-        last = found[-1][:2]
-        for stream, nth, new, old, *others in found:
-            if new != old:
-                _correct(connection, stream, nth, new, old, *others)
-                applied += 1
-    connection.run("UPDATE correction SET applied = 1 WHERE applied = 0")
-    return applied
+def apply_waiting(url: str) -> int:
+    """Apply the corrections that a service has left, and forget what it was to forget -> how many events."""
+    from .engine import on_store  # which replays with what is here
 
-
-def _correct(
-    connection: Any, stream: int, nth: int, new: int, old: int, score: float, forecast: float, made: float
-) -> None:
-    """One outcome takes the place of another, in the event and in all sums."""
-    connection.run("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", (new, stream, nth))
-    _correct_sums(connection, stream, score, forecast, new, old)
-    for kind, p in ((0, forecast), (1, score)):
-        connection.run(
-            "UPDATE rollup SET sum_y = sum_y + ?, log_loss = log_loss + ? "
-            "WHERE stream = ? AND hour = ? AND kind = ? AND tenth = ?",
-            (float(new - old), log_loss(p, new) - log_loss(p, old), stream, int(made // HOUR), kind, tenth(p)),
-        )
-
-
-def _correct_sums(connection: Any, stream: int, score: float, forecast: float, new: int, old: int) -> None:
-    sums = array("d", bytes(connection.all("SELECT sums FROM stream WHERE number = ?", (stream,))[0][0]))
-    for loss, brier, kind, p in (
-        (LOG_LOSS, BRIER, CALIBRATED_KIND, forecast),
-        (RAW_LOG_LOSS, RAW_BRIER, RAW_KIND, score),
-    ):
-        sums[loss] += log_loss(p, new) - log_loss(p, old)
-        sums[brier] += (p - new) ** 2 - (p - old) ** 2
-        sums[TENTHS + 30 * kind + 3 * tenth(p) + 2] += new - old
-    (errors,) = errors_of(np.frombuffer(sums))
-    connection.run(
-        "UPDATE stream SET sums = ?, error = ?, raw_error = ? WHERE number = ?", (sums.tobytes(), *errors, stream)
-    )
+    with reading(url) as connection:
+        if not connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"):
+            return 0
+    with on_store(url) as engine:
+        return engine.rework_all()
 
 
 # ---- old events go --------------------------------------------------------------------------------------------------
@@ -538,7 +614,7 @@ def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before
         if len(old) < len(part):
             break
     if cut == stream.base_seq:
-        return 0
+        return _prune_before_base(connection, stream, before)
     gone = f"stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?)"
     which = [stream.number, cut, cut]
     monitor = None
@@ -550,9 +626,24 @@ def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before
         [(receipt, stream.number, nth) for nth, receipt in play.open.items()],
     )
     deleted: int = connection.run(f"DELETE FROM event WHERE {gone}", which)  # noqa: S608 - our own condition
+    unused = "DELETE FROM said WHERE stream = ? AND nth NOT IN (SELECT nth FROM event WHERE stream = ?)"
+    connection.run(unused, (stream.number, stream.number))
     connection.run(
         "UPDATE stream SET base_seq = ?, base_events = ?, base = ?, base_monitor = ? WHERE number = ?",
         (cut, events, play.replayed.state, monitor, stream.number),
+    )
+    if stream.shape.groups is not None:
+        replace_cells(connection, stream.number, play.cells, is_base=True)
+    return deleted
+
+
+def _prune_before_base(connection: Any, stream: LoggedStream, before: float) -> int:
+    """Delete what forgetting has left before the base."""
+    unread = 2**62 if stream.base_monitor is None else first_unread(stream.base_monitor)
+    deleted: int = connection.run(
+        f"DELETE FROM event WHERE stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?) AND time < ? "  # noqa: S608
+        "AND nth < ?",
+        (stream.number, stream.base_seq, stream.base_seq, before, unread),
     )
     return deleted
 
@@ -577,10 +668,24 @@ def check(url: str, step: Step = no_progress) -> list[str]:
                         structure.see(event)
                     step(sum(event.outcome is None for event in part))
                 problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
+                problem = problem or _cells(connection, stream, meta["method"])
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
         problems += totals_problems(connection)
     return problems
+
+
+def _cells(connection: Any, stream: LoggedStream, method: str) -> str:
+    """Whether the cells of its groups are all that its row counts."""
+    if stream.shape.groups is None or stream.events == 0:
+        return ""
+    state, count = connection.all(
+        "SELECT state, (SELECT count(*) FROM cell WHERE stream = number AND is_base = 0) FROM stream WHERE number = ?",
+        (stream.number,),
+    )[0]
+    table = GroupTable(stream.shape.groups, method_named(method))
+    cells = table.params(np.frombuffer(bytes(state))[: table.width])["cells"]
+    return "" if cells == count else f"cells of groups must be {cells}, got {count}"
 
 
 class Timed(NamedTuple):
@@ -590,11 +695,14 @@ class Timed(NamedTuple):
     score: float
     forecast: float
     outcome: int | None  # if it is learnt
+    named: int | None
+    given: Any
+    issued: Any
 
 
 _TIMED = (
-    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}) THEN outcome END FROM event "  # noqa: S608
-    "WHERE stream >= ? AND stream <= ? ORDER BY stream, time"
+    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}) THEN outcome END, "  # noqa: S608
+    "named, given, issued FROM event WHERE stream >= ? AND stream <= ? ORDER BY stream, time"
 )
 _Cells = dict[tuple[int, int, int], list[float]]  # hour, kind, tenth -> the numbers of a roll-up
 
@@ -620,12 +728,14 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
     """Forecasts and outcomes of some events."""
     learnt = [event for event in part if event.outcome is not None]
     both = [*part, *learnt]
+    outcomes, losses = of_named_classes(both, [nan] * len(part) + [float(event.outcome or 0) for event in learnt])
     made = Rollups(
         slots=[0] * len(both),
         times=[event.time for event in both],
         scores=[event.score for event in both],
         forecasts=[event.forecast for event in both],
-        outcomes=[nan] * len(part) + [float(event.outcome or 0) for event in learnt],
+        outcomes=outcomes,
+        losses=losses,
         ages=[0.0] * len(both),
         numbers=[0],
         sums=[bytes(8 * SUMS)],
@@ -659,12 +769,15 @@ def info(url: str) -> dict[str, Any]:
         found = stored_totals(connection)
         stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
         waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
+        shapes = [Shape.from_text(text) for (text,) in connection.all("SELECT text FROM shape")]
         return {
             "version": int(meta["schema"]),
             "method": meta.get("method"),
             "seed": int(meta.get("seed", "0")),
             "monitor": json.loads(meta.get("monitor", "null")),
             "streams": int(found["streams"]),
+            "with many classes": sum(shape.numbers > 1 for shape in shapes),
+            "with groups": sum(shape.groups is not None for shape in shapes),
             "forecasts": int(found["events"]),
             **{name: int(found[name]) for name in ("outcomes", "pending", "held", "expired", "alarms")},
             "events stored": int(stored[0]),

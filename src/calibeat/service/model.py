@@ -3,27 +3,59 @@
 A stream is bytes: its row, and its monitor. A fold copies those of some streams into matrices, does all operations in
 one compiled call and gives the streams new bytes. There are no keys and nothing to undo: whoever fails to commit what
 a fold has made throws it away.
+
+Streams of two classes share a matrix, those of K classes another one for each K. A stream with groups has its row, and
+a table of cells that the fold changes in place and lists the changes of. Streams do not see each other, so it is the
+same whether their operations are done in one call or in several.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calibeat._util.check import shown
-from calibeat._util.types import Slots, Vector
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.auto import Lanes
+from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, Cells, play_grouped, settle_grouped
+from calibeat.core.kernel import ask, ask_again
+from calibeat.core.layout import N, Spec
 from calibeat.core.method import Method, method_named
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
-from calibeat.core.stats import EVENTS
+from calibeat.core.stats import EVENTS, STATS, add_losses
+from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
-from calibeat.hosts.rows import Matrix, check_rows, fold_on_rows, new_rows
+from calibeat.hosts.groups import SLOT, GroupTable
+from calibeat.hosts.rows import (
+    BIN,
+    CELL,
+    EVENT,
+    EXPERT,
+    HEAD,
+    HEDGE,
+    PROBABILITY,
+    SCORE,
+    SEEN,
+    Fold,
+    FoldColumns,
+    FoldWork,
+    Matrix,
+    check_rows,
+    fold_on_rows,
+    new_rows,
+)
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Event, Queue
+
+from .shape import PLAIN, Shape
+
+StoredCell = tuple[int, bytes]  # a slot, and what it holds
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +68,10 @@ class StreamBytes:
     queue: Queue | None = None  # what waits in the monitor; the store has it as events
     alarms: int = 0  # of the monitor
     draws: int | None = None  # names the stream's draws; made when it first draws
+    origin: str | None = None  # the name that its draws are made of, where it was renamed
+    shape: Shape = PLAIN
+    table: GroupTable | None = None  # of a stream with groups; a fold changes it in place
+    changed: list[StoredCell] = field(default_factory=list)  # what the last folds have changed in it
 
 
 class Raised(NamedTuple):
@@ -47,11 +83,98 @@ class Raised(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """What a fold gives: for each operation its forecast or NaN, for each forecast its receipt, and new alarms."""
+    """What a fold gives: for each operation its forecast or NaN, for each forecast its receipt, and new alarms.
+
+    Of K classes the forecast is that of the class named, the one with the largest probability. `classes` has, by
+    the number of the operation, which class that is, and all K forecasts as bytes.
+    """
 
     forecasts: list[float]
     receipts: list[bytes]
     raised: list[Raised]
+    classes: dict[int, tuple[int, bytes]]
+
+
+@entry
+def fold_grouped(spec: Spec, cells: Cells, row: Vector, stats: int, work: FoldWork, words: Ints) -> int:
+    """What `fold_rows` does, for one row with groups. `words` has those of each operation's event.
+
+    -> -1, or the operation that found no forecast left without an outcome.
+    """
+    size, K = HEAD + cells.receipt + GROUPED_RECEIPT_WIDTH, cells.attributes
+    for i in range(len(work.slots)):
+        y = work.outcomes[i]
+        at = (work.sources[i] if y == y else i) * size  # noqa: PLR0124 - not NaN
+        lane, own = work.receipts[at + HEAD : at + size], words[i * K : (i + 1) * K]
+        score = work.receipts[at + SCORE]
+        if y == y:  # noqa: PLR0124 - not NaN
+            t = row[stats + EVENTS]
+            if row[N] >= t:
+                return i
+            asked = ask_again(spec, row, score)
+            settle_grouped(spec, cells, row, t, asked, work.counts[at + CELL], y, own, lane)
+            add_losses(row, stats, score, work.receipts[at + PROBABILITY], y)
+        else:
+            work.counts[at + SEEN], work.counts[at + EVENT] = int(row[N]), int(row[stats + EVENTS])
+            asked = ask(spec, row, score, lane)
+            u = work.u[i] if spec.draws else 0.0
+            played = play_grouped(spec, cells, row, asked, u, own, cells.found, lane)
+            work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
+            work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
+            if played.low != played.high:
+                work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
+                work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
+            row[stats + EVENTS] += 1.0
+    return -1
+
+
+class GroupedMethod:
+    """The method of a stream with groups, as `FoldColumns` asks for it: rows and receipts are wider.
+
+    Its receipts leave out the words of the event: the store has them beside.
+    """
+
+    numbers = 1
+
+    def __init__(self, table: GroupTable) -> None:
+        method = self.method = table.method
+        self.table, self.spec, self.cells, self.draws = table, method.spec, method.cells, method.draws
+        self.width, self.receipt_width = table.width, table.receipt_width
+
+    def initial_row(self) -> Vector:
+        """The row of a stream that has seen nothing."""
+        return self.table.initial_row()
+
+    def scratch(self) -> Vector:
+        """Room for the kernels to work in."""
+        return self.method.scratch()
+
+    def fold(
+        self,
+        rows: Matrix,
+        slots: Slots,
+        scores: Vector,
+        outcomes: Vector,
+        own: Ints,
+        receipts: Any,
+        draws: Vector,
+        monitors: Monitors | None,
+        words: Ints,
+    ) -> Fold:
+        """As `fold_on_rows`, on the one row of the stream and its table."""
+        columns: Any = GroupedColumns(self, slots, scores, outcomes, own)
+        columns.words = words
+        return fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, monitors, columns)
+
+
+class GroupedColumns(FoldColumns):
+    """The columns of a fold on one stream with groups."""
+
+    words: Ints
+
+    def _fold(self, rows: Vector, stride: int, clock: float, work: FoldWork, start: Any) -> int:  # noqa: ARG002
+        method: Any = self._method
+        return int(fold_grouped(method.spec, method.table.cells, rows, stride - STATS, work, self.words))
 
 
 @dataclass(frozen=True)
@@ -85,26 +208,61 @@ class Model:
 
     @property
     def width(self) -> int:
-        """How many numbers the row of a stream has."""
+        """How many numbers the row of a stream of two classes has."""
         return len(self._fresh) // 8
 
     @cached_property
     def _fresh(self) -> bytes:
         return new_rows(self.method, 1).tobytes()
 
-    def rows(self, streams: Sequence[StreamBytes]) -> Matrix:
-        """A copy of the rows."""
-        joined = bytearray().join([stream.state or self._fresh for stream in streams])
-        return np.frombuffer(joined).reshape(len(streams), self.width)
+    @property
+    def has_groups(self) -> bool:
+        """Whether its streams can look at groups."""
+        return isinstance(self.method.learner, Lanes)
 
-    def load(self, streams: Sequence[StreamBytes], unread: Sequence[Mapping[int, Event | None]]) -> None:
+    def begin_anew(self, stream: StreamBytes) -> None:
+        """The state of a stream that has learnt nothing. Its forecasts are counted on: their numbers stay unique."""
+        rows, width = self.rows([stream]), self.method_of(stream).width
+        stream.state = stream.table = stream.monitor = stream.queue = None
+        stream.alarms, stream.changed = 0, []
+        fresh = self.rows([stream])
+        fresh[:, width + EVENTS] = rows[:, width + EVENTS]
+        stream.state = fresh.tobytes()
+
+    def method_of(self, stream: StreamBytes) -> Any:
+        """The method of a stream, by its shape. A stream with groups gets its table with it."""
+        shape = stream.shape
+        if shape.numbers > 1:
+            return shape.many
+        if shape.groups is None:
+            return self.method
+        if stream.table is None:
+            stream.table = GroupTable(shape.groups, self.method)
+        return GroupedMethod(stream.table)
+
+    def rows(self, streams: Sequence[StreamBytes]) -> Matrix:
+        """A copy of the rows of streams that have one shape."""
+        shape = streams[0].shape if streams else PLAIN
+        fresh = new_rows(self.method_of(streams[0]), 1).tobytes() if shape.is_wide else self._fresh
+        joined = bytearray().join([stream.state or fresh for stream in streams])
+        return np.frombuffer(joined).reshape(len(streams), len(fresh) // 8)
+
+    def load(
+        self,
+        streams: Sequence[StreamBytes],
+        unread: Sequence[Mapping[int, Event | None]],
+        cells: Mapping[str, Sequence[StoredCell]] | None = None,
+    ) -> None:
         """Check bytes that come from a store. `unread` is what the monitors hold, which their bytes leave out.
+
+        `cells` are those of the streams with groups, by the name of the stream.
 
         Raises
         ------
-        InvalidInput : a row or a monitor is not one that this model can have.
+        InvalidInput : a row, a monitor or a cell is not one that this model can have.
         """
-        check_rows(self.method, self.rows(streams), 0.0)
+        for part in _parts(streams):
+            self._load_rows([streams[at] for at in part], cells or {})
         if self.watched is None:
             for stream in streams:
                 stream.monitor = stream.queue = None
@@ -116,6 +274,26 @@ class Model:
         for slot, (stream, *_) in enumerate(known):
             stream.queue = monitors.queues.get(slot)
 
+    def _load_rows(self, streams: list[StreamBytes], cells: Mapping[str, Sequence[StoredCell]]) -> None:
+        """Check the rows of streams of one shape, and fill the table of one with groups."""
+        if streams[0].shape.groups is None:
+            check_rows(self.method_of(streams[0]), self.rows(streams), 0.0)
+            return
+        for stream in streams:
+            if not self.has_groups:
+                raise InvalidInput(
+                    f"method must be auto or gauto for a stream with groups, got another - at {stream.name!r}"
+                )
+            stream.table = None
+            grouped, row = self.method_of(stream), self.rows([stream])
+            table, ends = grouped.table, [grouped.method.width, grouped.width]
+            check_rows(grouped.method, np.delete(row, slice(*ends), axis=1), 0.0)
+            held = cells.get(stream.name, ())
+            slots = np.array([slot for slot, _ in held], dtype=np.int64)
+            numbers = np.frombuffer(b"".join(bytes(cell) for _, cell in held), dtype=SLOT)
+            table.check_slots(slots, numbers, row[0, : grouped.width])
+            table.write_slots(slots, numbers)
+
     def fold(
         self,
         streams: Sequence[StreamBytes],
@@ -125,18 +303,71 @@ class Model:
         own: Sequence[int],
         receipts: Sequence[bytes] = (),
         given_up: Iterable[tuple[int, int]] = (),
+        given: Sequence[bytes | None] = (),
     ) -> Folded:
         """Do operations in their order, as `fold_on_rows`. `slots` are places in `streams`, which get new bytes.
 
-        `given_up` are forecasts (slot, number) whose outcome will never come, for the monitors.
+        `given_up` are forecasts (slot, number) whose outcome will never come, for the monitors. `given` is what the
+        event of each operation gives beside its score: see `Shape.read`; it may be left out where no stream is wide.
         """
-        rows, at, known = self.rows(streams), np.array(slots, dtype=np.int32), np.array(outcomes)
-        draws = self._draws(streams, rows, at[np.isnan(known)]) if self.method.draws else np.empty(0)
-        monitors = None if self.watched is None else self._monitors(self.watched, streams, rows)
+        if not any(stream.shape.is_wide for stream in streams):
+            return self._fold(streams, slots, scores, outcomes, own, receipts, given_up, given)
+        given_up = list(given_up)
+        brought = iter(receipts)
+        receipt_of = {at: next(brought) for at, y in enumerate(outcomes) if y == y and own[at] < 0}  # noqa: PLR0124
+        forecasts, made, raised = [np.nan] * len(slots), dict[int, bytes](), list[Raised]()
+        classes = dict[int, tuple[int, bytes]]()
+        for part in _parts(streams):
+            place = {slot: new for new, slot in enumerate(part)}
+            chosen = [at for at, slot in enumerate(slots) if slot in place]
+            where = {at: new for new, at in enumerate(chosen)} | {-1: -1}
+            found = self._fold(
+                [streams[slot] for slot in part],
+                [place[slots[at]] for at in chosen],
+                [scores[at] for at in chosen],
+                [outcomes[at] for at in chosen],
+                [where[own[at]] for at in chosen],
+                [receipt_of[at] for at in chosen if at in receipt_of],
+                [(place[slot], number) for slot, number in given_up if slot in place],
+                [given[at] for at in chosen],
+            )
+            for at, forecast in zip(chosen, found.forecasts, strict=True):
+                forecasts[at] = forecast
+            asked = [at for at in chosen if outcomes[at] != outcomes[at]]
+            made |= dict(zip(asked, found.receipts, strict=True))
+            raised += [each._replace(slot=part[each.slot]) for each in found.raised]
+            classes |= {chosen[at]: numbers for at, numbers in found.classes.items()}
+        return Folded(forecasts, [made[at] for at in sorted(made)], raised, classes)
+
+    def _fold(
+        self,
+        streams: Sequence[StreamBytes],
+        slots: Sequence[int],
+        scores: Sequence[float],
+        outcomes: Sequence[float],
+        own: Sequence[int],
+        receipts: Sequence[bytes],
+        given_up: Iterable[tuple[int, int]],
+        given: Sequence[bytes | None],
+    ) -> Folded:
+        """The same for streams of one shape."""
+        method: Any = self.method_of(streams[0]) if streams else self.method
+        rows, at, known = self.rows(streams), np.array(slots, dtype=np.int32), np.array(outcomes, dtype=float)
+        draws = self._draws(streams, rows, at[np.isnan(known)], method.width) if method.draws else np.empty(0)
+        monitors = None if self.watched is None else self._monitors(self.watched, streams, rows, method.width)
         before = None if monitors is None else monitors.matrix[:, [ALARMS, PAGES]]
-        of = np.array(own, dtype=np.int64)
-        made = fold_on_rows(self.method, rows, at, np.array(scores), known, of, receipts, draws, monitors)
-        whole, size = rows.tobytes(), 8 * self.width
+        of, K = np.array(own, dtype=np.int64), method.numbers
+        if not slots:  # something else has happened to the streams
+            made = Fold(np.empty((0, K)), np.empty(0, dtype="V8"))
+        elif isinstance(method, GroupedMethod):
+            words = np.frombuffer(b"".join([part or b"" for part in given]), dtype=np.int64)
+            made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, monitors, words)
+            assert streams[0].table is not None  # noqa: S101 - `method_of` has made it
+            streams[0].changed += changed_cells(streams[0].table)
+        else:
+            column = np.array(scores) if K == 1 else _scores_of_classes(given, known, K)
+            made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, monitors)
+        whole, size = rows.tobytes(), 8 * rows.shape[1]
         for slot, stream in enumerate(streams):
             stream.state = whole[slot * size : (slot + 1) * size]
         raised: list[Raised] = []
@@ -152,21 +383,26 @@ class Model:
             for slot, found in zip(new.tolist(), monitors.alarms(new), strict=True):
                 if found.last is not None:
                     raised.append(Raised(slot, found.last, pages[slot]))
-        return Folded(made.forecasts.tolist(), made.receipts.tolist(), raised)
+        if K == 1:
+            return Folded(made.forecasts.tolist(), made.receipts.tolist(), raised, {})
+        asked = np.flatnonzero(np.isnan(known)).tolist()
+        named = {i: int(made.forecasts[i].argmax()) for i in asked}
+        said = [float(made.forecasts[i, named[i]]) if i in named else np.nan for i in range(len(slots))]
+        return Folded(said, made.receipts.tolist(), raised, {i: (named[i], made.forecasts[i].tobytes()) for i in asked})
 
-    def _draws(self, streams: Sequence[StreamBytes], rows: Matrix, slots: Slots) -> Vector:
+    def _draws(self, streams: Sequence[StreamBytes], rows: Matrix, slots: Slots, width: int) -> Vector:
         """The draws of forecasts: by seed, stream and number of the event."""
         for stream in streams:
             if stream.draws is None:
-                stream.draws = stream_key(self.seed, stream.name)
+                stream.draws = stream_key(self.seed, stream.origin or stream.name)
         keys = np.array([stream.draws for stream in streams], dtype=np.uint64)
-        return uniforms_at(keys[slots], numbered(rows[:, self.method.width + EVENTS].copy(), slots))
+        return uniforms_at(keys[slots], numbered(rows[:, width + EVENTS].copy(), slots))
 
-    def _monitors(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix) -> Monitors:
+    def _monitors(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, width: int) -> Monitors:
         """The monitors of streams. One that is not there yet begins with the next forecast."""
         monitors = Monitors(settings)
         monitors.resize(len(streams))
-        monitors.matrix[:, FORECASTS] = rows[:, self.method.width + EVENTS]
+        monitors.matrix[:, FORECASTS] = rows[:, width + EVENTS]
         known = [slot for slot, stream in enumerate(streams) if stream.monitor is not None]
         states = np.frombuffer(b"".join([streams[slot].monitor or b"" for slot in known]))
         monitors.matrix[known] = states.reshape(len(known), settings.width + 1)[:, :-1]
@@ -180,3 +416,35 @@ class Model:
         slots, own = np.arange(count, dtype=np.int32), np.full(count, -1)
         made = fold_on_rows(self.method, rows, slots, scores, none, own, (), np.empty(0))
         return [round(score, 2) for score in scores.tolist()], made.forecasts.tolist()
+
+
+def _parts(streams: Sequence[StreamBytes]) -> list[list[int]]:
+    """The places of streams that can be folded together: of two classes, of K classes, and each with groups alone."""
+    parts: dict[Any, list[int]] = defaultdict(list)
+    for at, stream in enumerate(streams):
+        parts[stream.name if stream.shape.groups is not None else stream.shape.numbers].append(at)
+    return list(parts.values())
+
+
+def _scores_of_classes(given: Sequence[bytes | None], outcomes: Vector, K: int) -> Vector:
+    """The scores of forecasts, K numbers each; nothing is asked of outcomes."""
+    none = bytes(8 * K)
+    parts = [(part or none) if asked else none for part, asked in zip(given, np.isnan(outcomes).tolist(), strict=True)]
+    return np.frombuffer(b"".join(parts))
+
+
+def changed_cells(table: GroupTable) -> list[StoredCell]:
+    """The cells that have changed since the last time."""
+    return cells_at(table, table.keep())
+
+
+def cells_at(table: GroupTable, slots: Ints) -> list[StoredCell]:
+    """What some slots hold, as a store keeps them."""
+    held = table.read_slots(slots).tobytes()
+    size = SLOT.itemsize
+    return [(slot, held[at * size : (at + 1) * size]) for at, slot in enumerate(slots.tolist())]
+
+
+def all_cells(table: GroupTable) -> list[StoredCell]:
+    """All cells of a table."""
+    return cells_at(table, table.occupied())

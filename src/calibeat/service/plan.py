@@ -6,20 +6,48 @@ sees what the ones before it did.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, cast
 
-from .events import EachStatus, ForecastEvent, OutcomeEvent, Refusal
-from .rollups import Rollups
-from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING, Changes, Correction, Record, StreamState, weighted
+import numpy as np
+from msgspec import UNSET
+
+from calibeat.core.method import Method
+from calibeat.errors import InvalidInput
+
+from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
+from .model import Folded
+from .rollups import Rollups, class_losses
+from .shape import PLAIN, Answered, Shape
+from .store.types import (
+    ASSUMED,
+    DROPPING,
+    EXPIRED,
+    FROZEN,
+    HELD,
+    LEARNT,
+    PASSTHROUGH,
+    PENDING,
+    RESUMING,
+    WAITING,
+    Changes,
+    Correction,
+    Record,
+    StreamState,
+    weighted,
+)
 
 if TYPE_CHECKING:
     from .engine import EngineSettings
 
-Answer = list[float] | list[EachStatus] | Refusal
-Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
+Answer = list[Answered] | list[EachStatus | InvalidEvent] | list[str] | dict[str, Any] | Refusal
+# A ticket and its events: forecasts; outcomes, corrections, and what should be some (`InvalidEvent`); `StreamSettings`;
+# or one `Control`.
+Request = tuple[Any, list[Any]]
+Known = dict[tuple[int, str], Record]  # events by the number of their stream and their id
 
 
 @dataclass
@@ -32,85 +60,161 @@ class GroupColumns:
     outcomes: list[float] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
     receipts: list[bytes] = field(default_factory=list)
+    given: list[bytes | None] = field(default_factory=list)
 
     def add(self, record: Record, slot: int, score: float, outcome: float, own: int) -> None:
         """The next operation."""
         self.records.append(record)
+        self.given.append(record.given)
         self.slots.append(slot)
         self.scores.append(score)
         self.outcomes.append(outcome)
         self.own.append(own)
 
 
+def too_old(event: ForecastEvent) -> str:
+    """Why a forecast that would be given up at once is refused."""
+    return (
+        f"time must be younger than --expire by the clock of the service, got {event.time} for {event.id!r} (`calibeat "
+        "store import` takes a history, with the times of its events as the clock)"
+    )
+
+
 class Plan:
     """A group in the making."""
 
     def __init__(
-        self, settings: EngineSettings, streams: Mapping[str, StreamState], known: dict[str, Record], now: float
+        self, settings: EngineSettings, streams: Mapping[str, StreamState], known: Known, now: float, method: Method
     ) -> None:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
+        self._method = method
         self.operations, self.changes = GroupColumns(), Changes()
-        self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
+        self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
-        self._settled: dict[str, Record] = {}
+        self._settled: Known = {}
+        self._started = 0  # streams that have their first event
         self.learnt = self.held = self.expired = self.repeated = 0
         self.given_up: list[tuple[int, int]] = []  # slot and number of forecasts whose outcome is not waited for
         self.pending = 0  # more pending events than before
         self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
-    def age(self, aged: list[tuple[str, Record]]) -> None:
-        """Learn outcomes that were held, and give up forecasts that are pending, where they are so still."""
+    def age(self, aged: list[tuple[str, Record]], resumed: Iterable[StreamState] = ()) -> None:
+        """Learn outcomes that were held, and give up forecasts that are pending, where they are so still.
+
+        What has waited for its stream to be resumed is learnt, held until it is mature, or dropped. In `resumed`
+        streams nothing waits afterwards.
+        """
         for name, found in aged:
-            record = self._records.get(found.id)
+            record, state = self._records.get((found.stream, found.id)), self._streams[name]
             if record is not None and record.status == found.status:
                 if record.status == HELD:
-                    self.learn(self._streams[name], record, LEARNT)
-                else:
-                    self.give_up(self._streams[name], record)
+                    self.learn(state, record, LEARNT)
+                elif record.status == PENDING:
+                    self.give_up(state, record)
+                elif state.mode & DROPPING:
+                    self.drop(state, record)
+                elif state.mode & RESUMING:
+                    self._settle(state, record)
+        for state in resumed:
+            if state.mode & (RESUMING | DROPPING):
+                state.mode &= ~(RESUMING | DROPPING)
+                self._slot(state)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def take(self, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
+    def take(self, events: Any) -> None:
         """The next request."""
-        if events and type(events[0]) is ForecastEvent:
+        kind = type(events[0]) if events else OutcomeEvent
+        if kind is ForecastEvent:
             self.answers.append(self._forecasts(events))
+        elif kind is StreamSettings:
+            self.answers.append(self._define(events[0]))
         else:
-            self.answers.append([self._outcome(event) for event in cast(list[OutcomeEvent], events)])
+            self.answers.append([self._outcome(event) for event in events])
 
-    def _forecasts(self, events: list[ForecastEvent]) -> list[Record] | Refusal:
+    def _forecasts(self, events: list[ForecastEvent]) -> list[tuple[Shape, Record]] | Refusal:
         """All of a batch, or none of it."""
-        found: list[Record] = []
-        new: list[tuple[StreamState, Record]] = []
+        found: list[tuple[Shape, Record]] = []
+        new: list[tuple[StreamState, Record, ForecastEvent]] = []
         begun: dict[str, StreamState] = {}
         for at, event in enumerate(events):
             state = self._streams.get(event.stream)
             if state is None:
                 state = self.begun.get(event.stream) or begun.get(event.stream)
-            if state is None:
-                state = begun[event.stream] = StreamState(event.stream, number=-1 - len(self.begun) - len(begun))
-            record = self._records.get(event.id)
+            try:
+                if state is None:
+                    shape = Shape.of_event(event, self._method)
+                    number = -1 - len(self.begun) - len(begun)
+                    state = begun[event.stream] = StreamState(event.stream, number=number, shape=shape)
+                shape = state.shape
+                if shape is PLAIN and event.scores is UNSET and event.groups is UNSET and event.score is not UNSET:
+                    score, given = event.score, None
+                else:
+                    score, given = shape.read(event)
+            except InvalidInput as error:
+                return self._refused(new, "invalid", str(error), at, 400)
+            name = state.number, event.id
+            record = self._records.get(name)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
-                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, PENDING, None)
-                record.is_new = True
-                self._records[event.id] = record
-                new.append((state, record))
-            elif record.stream != state.number or record.score != event.score:
-                for _, made in new:
-                    del self._records[made.id]
-                self._reject("conflict")
-                what = "stream" if record.stream != state.number else "score"
-                sentence = f"id must be new or have the {what} it had, got {event.id!r} - at event {at}"
-                return Refusal("conflict", sentence, at, 409)
-            found.append(record)
+                if self._is_too_old(time):
+                    return self._refused(new, "too_old", too_old(event), at, 400)
+                record = Record(state.number, -1, event.id, -1, time, score, nan, None, PENDING, None)
+                record.is_new, record.given = True, given
+                self._records[name] = record
+                new.append((state, record, event))
+            elif what := "event" if record.is_forgetting else shape.difference(record, score, given):
+                wanted = "one that is not being forgotten" if record.is_forgetting else f"new or have the {what} it had"
+                return self._refused(new, "conflict", f"id must be {wanted}, got {event.id!r}", at, 409)
+            found.append((shape, record))
         self.begun.update(begun)
-        for state, record in new:
-            self._make(state, record)
+        for state, record, event in new:
+            self._make(state, record, event)
         self.repeated += len(events) - len(new)
         return found
 
-    def _make(self, state: StreamState, record: Record) -> None:
+    def _refused(self, new: list[Any], code: Any, sentence: str, at: int, status: int) -> Refusal:
+        """A batch is refused: what its first events have made goes again."""
+        for _, record, _ in new:
+            del self._records[record.stream, record.id]
+        self._reject(code)
+        return Refusal(code, f"{sentence} - at event {at}", at, status)
+
+    def _is_too_old(self, time: float) -> bool:
+        """Whether a forecast of this time would be given up at once: its outcome could never be learnt."""
+        expire = self._settings.expire
+        return expire is not None and self._now - time >= expire
+
+    def _define(self, settings: StreamSettings) -> dict[str, Any] | Refusal:
+        """What a stream is to be, before its first event."""
+        name = settings.stream
+        state = self._streams.get(name) or self.begun.get(name)
+        try:
+            shape = Shape.of_settings(settings, self._method)
+        except InvalidInput as error:
+            self._reject("invalid")
+            return Refusal("invalid", str(error), None, 400)
+        if state is not None and state.shape.is_like(shape):
+            return {"stream": name, **state.shape.described()}
+        if state is not None and state.events:
+            self._reject("conflict")
+            sentence = f"stream must stay as its first event has made it, got other settings for {name!r}"
+            return Refusal("conflict", sentence, "stream", 409)
+        if state is None:
+            state = self.begun[name] = StreamState(name, number=-1 - len(self.begun))
+        state.shape, state.table, state.state = shape, None, None
+        self._slot(state)
+        self.changes.shaped[name] = state
+        return {"stream": name, **shape.described()}
+
+    def _make(self, state: StreamState, record: Record, event: ForecastEvent) -> None:
+        if state.events == 0:
+            self._started += 1
+            if state.shape is not PLAIN:
+                self.changes.shaped[state.name] = state
+        if record.given is not None and state.shape.groups is not None and state.shape.groups.names:
+            self._note_names(state, event, record.given, state.shape.groups.cells)
         record.nth, record.seq = state.events, state.seq
         state.events += 1
         state.seq += 1
@@ -120,6 +224,18 @@ class Plan:
         record.operation = len(self.operations.slots)
         self.operations.add(record, self._slot(state), record.score, nan, -1)
         self.changes.inserted.append(record)
+
+    def _note_names(self, state: StreamState, event: ForecastEvent, given: bytes, most: int) -> None:
+        """Put the values of an event's groups into the book of its stream; the oldest leave where there is no room."""
+        for word, value in state.shape.names_of(event, given):
+            if word not in state.book:
+                state.book[word] = value
+                self.changes.names.append((state, word, state.named, json.dumps(value)))
+                state.named += 1
+                if len(state.book) > most:
+                    oldest = next(iter(state.book))
+                    del state.book[oldest]
+                    self.changes.forgotten.append((state, oldest))
 
     def _slot(self, state: StreamState) -> int:
         """The place of a stream in the group. It is written."""
@@ -138,49 +254,94 @@ class Plan:
         for record in self.changes.inserted:
             record.stream = known.get(record.stream, record.stream)
 
-    def _outcome(self, event: OutcomeEvent) -> EachStatus:
-        state, record = self._streams.get(event.stream), self._records.get(event.id)
-        if state is None:
-            state = self.begun.get(event.stream)
-        if state is None or record is None or record.stream != state.number:
+    def _outcome(self, event: OutcomeEvent | CorrectionEvent | InvalidEvent) -> EachStatus | InvalidEvent:
+        """An outcome, or another one in its place."""
+        if isinstance(event, InvalidEvent):
+            self._reject("invalid")
+            return event
+        state = self._streams.get(event.stream) or self.begun.get(event.stream)
+        record = None if state is None else self._records.get((state.number, event.id))
+        if state is None or record is None or record.is_forgetting:
             return self._reject("unknown")
-        time = self._now if event.time is None else float(event.time)
-        if record.status == PENDING:
-            record.outcome, record.outcome_time = event.outcome, time
-            mature = self._settings.mature
-            if mature is not None and self._now < record.time + mature:
-                self._hold(state, record)
-                return "held"
-            self.learn(state, record, LEARNT)
-            return "learnt"
+        is_corrected = isinstance(event, CorrectionEvent)
+        try:
+            is_unknown = is_corrected and (event.outcome is None or event.label is None)
+            outcome = None if is_unknown else state.shape.outcome(event)
+        except InvalidInput as error:
+            self._reject("invalid")
+            return InvalidEvent(str(error), event.stream, event.id)
         if record.status in {EXPIRED, ASSUMED}:
             return self._reject("expired")
-        # What the client said last counts, also where a replay has still to apply it.
-        if (record.outcome if record.corrected is None else record.corrected) == event.outcome:
+        # What the client said last counts, also where it has still to be applied.
+        if record.latest == outcome:
             return "repeated"
-        if not self._settings.corrections:
+        if record.latest is not None and not is_corrected:
             return self._reject("conflict")
-        if record.status == HELD:  # nothing was learnt yet
-            record.outcome, record.outcome_time = event.outcome, time
-            self._touch(record)
+        return self._say(state, record, outcome, self._now if event.time is None else float(event.time))
+
+    def _say(self, state: StreamState, record: Record, outcome: int | None, time: float) -> EachStatus:
+        """Another outcome than before is the right one; None: it is unknown again."""
+        if record.status == LEARNT:
+            if record.outcome_seq is not None and record.outcome_seq < state.base_seq:
+                return self._reject("final")
+            record.corrected = outcome  # its stream is replayed: see `rework`
+            self.changes.corrections.append(Correction(record, outcome, time))
             return "corrected"
-        record.corrected = event.outcome
-        self.changes.corrections.append(Correction(record, event.outcome, time))
+        if outcome is None:  # nothing was learnt yet
+            self._release(state, record)
+            return "corrected"
+        is_first = record.status == PENDING
+        record.outcome, record.outcome_time = outcome, time
+        if is_first:
+            return self._settle(state, record)
+        self._touch(record)
         return "corrected"
 
     # ---- what happens to an event -----------------------------------------------------------------------------------
 
-    def _hold(self, state: StreamState, record: Record) -> None:
-        record.status = HELD
-        state.pending -= 1
-        self.pending -= 1
-        state.held += 1
-        self.held += 1
+    def _settle(self, state: StreamState, record: Record) -> EachStatus:
+        """The outcome of a record is known now, or its stream was resumed."""
+        mature = self._settings.mature
+        if state.mode & FROZEN:
+            self._hold(state, record, WAITING)
+            return "held"
+        if mature is not None and self._now < record.time + mature:
+            self._hold(state, record, HELD)
+            return "held"
+        self.learn(state, record, LEARNT)
+        return "learnt"
+
+    def _hold(self, state: StreamState, record: Record, status: int) -> None:
+        if record.status == PENDING:
+            state.pending -= 1
+            self.pending -= 1
+            state.held += 1
+            self.held += 1
+        record.status = status
+        self._touch(record, state)
+
+    def _release(self, state: StreamState, record: Record) -> None:
+        """The outcome of a record that was held is unknown again."""
+        record.status, record.outcome, record.outcome_time = PENDING, None, None
+        state.pending += 1
+        self.pending += 1
+        state.held -= 1
+        self.matured += 1
+        self._touch(record, state)
+
+    def drop(self, state: StreamState, record: Record) -> None:
+        """An outcome that has waited for its stream to be resumed is not wanted: the forecast is given up."""
+        record.status, record.receipt, record.outcome, record.outcome_time = EXPIRED, None, None, None
+        self.given_up.append((self._slot(state), record.nth))
+        state.held -= 1
+        self.matured += 1
+        state.expired += 1
+        self.expired += 1
         self._touch(record, state)
 
     def learn(self, state: StreamState, record: Record, status: int) -> None:
         """The outcome of a record is learnt now."""
-        if record.status == HELD:
+        if record.status in {HELD, WAITING}:
             state.held -= 1
             self.matured += 1
         else:
@@ -201,9 +362,9 @@ class Plan:
         self._touch(record, state)
 
     def give_up(self, state: StreamState, record: Record) -> None:
-        """No outcome came in time: nothing is learnt, or what was agreed for this case."""
+        """No outcome came in time: nothing is learnt, or what was agreed for this case, which only two classes have."""
         assumed = self._settings.expire_as
-        if assumed is not None:
+        if assumed is not None and state.shape.numbers == 1:
             record.outcome, record.outcome_time = assumed, self._now
             self.learn(state, record, ASSUMED)
             return
@@ -218,20 +379,24 @@ class Plan:
     def _touch(self, record: Record, state: StreamState | None = None) -> None:
         """The record is written, and its stream."""
         if not record.is_new:
-            self._settled[record.id] = record
+            self._settled[record.stream, record.id] = record
         if state is not None:
             self._slot(state)
 
-    def _reject(self, reason: EachStatus) -> EachStatus:
+    def _reject(self, reason: Any) -> Any:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         return reason
 
     # ---- after the fold ---------------------------------------------------------------------------------------------
 
-    def finish(self, forecasts: list[float], receipts: list[bytes]) -> Changes:
+    def finish(self, folded: Folded) -> Changes:
         """Put in what the fold has answered, in the order of the operations -> all that is to be written."""
-        made, streams = iter(receipts), list(self.changes.streams.values())
+        made, streams, forecasts = iter(folded.receipts), list(self.changes.streams.values()), folded.forecasts
         changes, asked = self.changes, self.operations
+        for at, (named, issued) in folded.classes.items():
+            record = asked.records[at]
+            record.named, record.issued = named, issued
+            record.score = float(np.frombuffer(record.given or b"")[named])
         for record, slot, outcome, forecast in zip(asked.records, asked.slots, asked.outcomes, forecasts, strict=True):
             if outcome == outcome:  # noqa: PLR0124 - not NaN
                 # A replay that begins behind the forecast, where pruning has ended, needs the receipt.
@@ -239,10 +404,18 @@ class Plan:
                     record.receipt = None
             else:
                 record.forecast = forecast
+                if streams[slot].mode & PASSTHROUGH:
+                    changes.said.append((record, forecast, record.named, record.score))
+                    tell_scores(record)
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
-                record.receipt = receipt if record.status in {PENDING, HELD} else None
+                record.receipt = receipt if record.status in {PENDING, HELD, WAITING} else None
+        changes.said = [(record.stream, record.nth, *said) for record, *said in changes.said]
         self._add_rollups(streams)
+        for state in streams:
+            if state.changed:
+                changes.cells += [(state.number, 0, *cell) for cell in state.changed]
+                state.changed = []
         changes.settled = list(self._settled.values())
         return changes
 
@@ -251,12 +424,14 @@ class Plan:
         changes, records, now = self.changes, self.operations.records, self._now
         if not streams:
             return
+        outcomes, losses = of_named_classes(records, self.operations.outcomes)
         added = Rollups(
             slots=self.operations.slots,
             times=[r.time for r in records],
             scores=[r.score for r in records],
             forecasts=[r.forecast for r in records],
-            outcomes=self.operations.outcomes,
+            outcomes=outcomes,
+            losses=losses,
             ages=[(r.outcome_time or now) - r.time for r in records],
             numbers=[state.number for state in streams],
             sums=[state.sums for state in streams],
@@ -275,7 +450,7 @@ class Plan:
             state.sums, (state.error, state.raw_error) = sums, errors
         raw_log_loss, log_loss = added.losses
         changes.totals = {
-            "streams": len(self.begun),
+            "streams": self._started,
             "events": len(changes.inserted),
             "outcomes": self.learnt,
             "pending": self.pending,
@@ -292,6 +467,32 @@ class Plan:
     def answer(self, at: int) -> Answer:
         """The answer to a request, once everything is on the disk."""
         found = self.answers[at]
-        if isinstance(found, list) and found and isinstance(found[0], Record):
-            return [record.forecast for record in found]
+        if isinstance(found, list) and found and isinstance(found[0], tuple):
+            return [shape.answer(record) for shape, record in found]
         return cast(Answer, found)
+
+
+def tell_scores(record: Record) -> None:
+    """What is told is the score, or the scores of all classes."""
+    if record.given is not None and record.issued is not None:
+        scores = np.frombuffer(record.given)
+        record.named, record.issued = int(scores.argmax()), record.given
+        record.score = float(scores[record.named])
+    record.forecast = record.score
+
+
+def of_named_classes(
+    records: Sequence[Any], outcomes: Sequence[float]
+) -> tuple[Sequence[float], dict[int, tuple[float, float, float, float]]]:
+    """Outcomes as roll-ups count them, and what labels cost, by the number of the operation.
+
+    Of K classes an outcome is whether the class came that was named; others stay as they are. NaN stays NaN.
+    """
+    wide = [at for at, record in enumerate(records) if record.named is not None and outcomes[at] == outcomes[at]]
+    if not wide:
+        return outcomes, {}
+    hits, losses = list(outcomes), {}
+    for at in wide:
+        record, label = records[at], int(outcomes[at])
+        hits[at], losses[at] = float(label == record.named), class_losses(record.given, record.issued, label)
+    return hits, losses

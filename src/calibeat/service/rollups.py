@@ -5,7 +5,7 @@ An operation is a forecast that was made (its outcome is NaN) or an outcome that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,10 +59,15 @@ def add_operations(
     forecasts: Vector,
     outcomes: Vector,
     ages: Vector,
+    losses: Vector,
     sums: Vector,
     rollups: Vector,
 ) -> None:
-    """Operation after operation: stream streams[i] has its row in `sums`, hour hours[i] has its cells in `rollups`."""
+    """Operation after operation: stream streams[i] has its row in `sums`, hour hours[i] has its cells in `rollups`.
+
+    `losses` has four numbers for each operation, as `class_losses` gives them, NaN where there are two classes. It is
+    empty where all operations are of two classes.
+    """
     for i in range(len(scores)):
         y = outcomes[i]
         learnt = y == y  # noqa: PLR0124 - not NaN
@@ -74,13 +79,15 @@ def add_operations(
             if not learnt:
                 rollups[at + FORECASTS] += 1.0
                 continue
-            loss = log_loss(p, y)
+            loss, brier = log_loss(p, y), (p - y) * (p - y)
+            if len(losses) > 0 and losses[4 * i] == losses[4 * i]:
+                loss, brier = losses[4 * i + kind], losses[4 * i + 2 + kind]
             rollups[at + OUTCOMES] += 1.0
             rollups[at + SUM_P] += p
             rollups[at + SUM_Y] += y
             rollups[at + SUM_LOG_LOSS] += loss
             sums[first + (LOG_LOSS if kind == CALIBRATED_KIND else RAW_LOG_LOSS)] += loss
-            sums[first + (BRIER if kind == CALIBRATED_KIND else RAW_BRIER)] += (p - y) * (p - y)
+            sums[first + (BRIER if kind == CALIBRATED_KIND else RAW_BRIER)] += brier
             at = first + TENTHS + 30 * kind + 3 * cell
             sums[at] += 1.0
             sums[at + 1] += p
@@ -91,6 +98,21 @@ def add_operations(
                 age >>= 1
                 power += 1
             sums[first + DELAYS + power] += 1.0
+
+
+def class_losses(given: bytes, issued: bytes, y: int) -> tuple[float, float, float, float]:
+    """What a label cost the forecasts and the scores of K classes: log-losses of both, then Brier scores of both.
+
+    >>> from struct import pack
+    >>> class_losses(pack("3d", 0.5, 0.25, 0.25), pack("3d", 0.0, 1.0, 0.0), 1)
+    (-0.0, 1.3862943611198906, 0.0, 0.875)
+    """
+    kinds = [np.frombuffer(numbers) for numbers in (issued, given)]
+    hit = np.zeros(len(kinds[0]))
+    hit[y] = 1.0
+    logs = [log_loss(float(p[y]), 1.0) for p in kinds]
+    briers = [float(((p - hit) ** 2).sum()) for p in kinds]
+    return logs[0], logs[1], briers[0], briers[1]
 
 
 class Rollups:
@@ -116,9 +138,13 @@ class Rollups:
         ages: Sequence[float],
         numbers: Sequence[int],
         sums: Sequence[bytes],
+        losses: Mapping[int, tuple[float, float, float, float]] | None = None,
     ) -> None:
         """The operations as columns (slot: the place of their stream, age: seconds from the forecast to its outcome).
-        Then the streams: their numbers, and their sums so far. A stream may have no operation."""
+        Then the streams: their numbers, and their sums so far. A stream may have no operation.
+
+        Of many classes, scores and forecasts are those of the class named, outcomes say whether it came, and `losses`
+        has what the label cost, by the number of the operation: see `class_losses`."""
         self._numbers, self._hours = numbers, dict[tuple[int, int], int]()
         hours = self._hours
         of_hour = [
@@ -126,6 +152,9 @@ class Rollups:
         ]
         self._sums = np.frombuffer(b"".join(sums)).copy()
         self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
+        of_classes = np.full((len(slots), 4), np.nan) if losses else np.empty(0)
+        for at, numbers_of_label in (losses or {}).items():
+            of_classes[at] = numbers_of_label
         loop: Any = add_operations
         loop(
             np.array(slots, dtype=np.int64),
@@ -134,6 +163,7 @@ class Rollups:
             np.array(forecasts, dtype=float),
             np.array(outcomes, dtype=float),
             np.clip(np.array(ages, dtype=float), 0.0, 2.0**DELAY_COUNT),
+            of_classes.reshape(-1),
             self._sums,
             self._rollups,
         )

@@ -1,4 +1,6 @@
-"""All routes but forecasts and outcomes: streams, alarms, metrics, health, the schema, the dashboard and its log-in."""
+"""All routes but forecasts and outcomes: streams, alarms, metrics, health, the schema, its page, the dashboard and its
+log-in.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,30 +25,51 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
+from calibeat.errors import InvalidInput
+
 from . import openapi
+from .alarms import acknowledge, grouped, mute, mutes, unmute
+from .controls import unknown_event, unknown_stream
 from .counters import METRICS_TYPE, EngineCounters, metrics_text
-from .dashboard import asset
-from .events import Refusal
-from .store import Reader, open_reader
-from .store.queries import MAX_HOURS, overview, view
+from .dashboard import Asset, asset
+from .docs_page import docs_page
+from .events import Control, Refusal
+from .patterns import check_pattern, matches
+from .store import Reader, StoreAway, open_reader
+from .store.queries import MAX_HOURS, MAX_LIMIT, overview, view
 from .wire import (
+    ALARMS,
+    EVENTS,
     HISTORY,
     INTERNAL,
-    LIMIT_ONLY,
+    MUTED,
     NO_PARAMETERS,
     OVERVIEW,
     RELIABILITY,
+    SEGMENTS,
+    STARTING,
     STREAMS,
-    UNAUTHORIZED,
+    UNREADABLE,
+    VERB_BODIES,
     VIEW,
+    AcknowledgeAnswer,
+    AcknowledgeBody,
     AlarmsAnswer,
     DelaysAnswer,
+    DeletedAnswer,
+    EventsAnswer,
+    ForgottenAnswer,
     Health,
     HistoryAnswer,
+    MuteBody,
+    MutesAnswer,
     Parameters,
+    SegmentsAnswer,
     StreamsAnswer,
     error_body,
     is_readable,
+    read_control,
+    read_settings,
     refusal_body,
 )
 
@@ -57,6 +80,7 @@ log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
 COOKIE = "calibeat_token"
 COOKIE_SECONDS = 30 * 86_400
+SMALL_BODY = 4096  # bytes
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -122,10 +146,15 @@ class ReaderThread:
             if self._reader is None:
                 self._reader = open_reader(self._store)
             return question.ask(self._reader)
-        except Exception:  # such as a database that was started anew: the next question gets a new connection
+        except StoreAway:
+            raise _away() from None
+        except Exception as error:  # such as a database that was started anew: the next question gets a new connection
+            is_away = self._reader is not None and isinstance(error, self._reader.outages)
             self._drop()
             if question.given_up.is_set():
                 raise _stopping() from None
+            if is_away:
+                raise _away() from None
             raise
         finally:
             with self._lock:
@@ -163,11 +192,15 @@ def _stopping() -> Refusal:
     return Refusal("stopping", "the service must run to be asked, got one that stops - try again", None, 503)
 
 
+def _away() -> Refusal:
+    return Refusal("unavailable", "the store must answer, got a database that is away - try again", None, 503)
+
+
 class StoreReaders:
     """Readers of the store on threads of their own: what takes long there holds up no event, and `/readyz` no page."""
 
-    def __init__(self, store: str, counters: EngineCounters) -> None:
-        self.counters = counters
+    def __init__(self, store: str, counters: EngineCounters | None = None) -> None:
+        self.counters = counters or EngineCounters()
         self._pages = ReaderThread(store, "calibeat-reader")
         self._probe = ReaderThread(store, "calibeat-probe")
         self._boot = secrets.token_hex(4)  # versions of another process say nothing here
@@ -195,8 +228,38 @@ class StoreReaders:
         self._probe.close()
 
 
+def _not_yours(what: str, streams: Sequence[str]) -> Refusal:
+    return Refusal("forbidden", f"this token is for {', '.join(streams)} only, got a request for {what}", None, 403)
+
+
+def check_yours(stream: str, streams: Sequence[str]) -> None:
+    """Raise if a token that is limited to some streams is used for another one."""
+    if streams and not matches(streams, stream):
+        raise _not_yours(f"{stream!r:.60}", streams)
+
+
+def covers_all(pattern: str, streams: Sequence[str]) -> bool:
+    """Whether a token that is limited to some streams may be used for all streams of a pattern."""
+    within = ((own.endswith("*") and pattern.startswith(own[:-1])) or own == pattern for own in streams)
+    return not streams or any(within)
+
+
+def check_yours_all(pattern: str, streams: Sequence[str]) -> None:
+    """Raise if it may not."""
+    if not covers_all(pattern, streams):
+        raise _not_yours(f"{pattern!r:.60}", streams)
+
+
+def _page(request: Request, found: Asset) -> Response:
+    """A file for browsers; not again if this one has it."""
+    headers = {**SAFE, "content-security-policy": POLICY, "cache-control": "no-cache", "etag": found.etag}
+    if request.headers.get("if-none-match") == found.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, headers=headers, media_type=found.media_type)
+
+
 def _raise_unknown(name: str) -> NoReturn:
-    raise Refusal("unknown_stream", f"stream must be one that has events, got {name!r:.60}", "stream", 404)
+    raise unknown_stream(name)
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -209,6 +272,8 @@ class Routes:
 
     def __init__(self, service: Service) -> None:
         self.service, self.reads = service, service.reads
+        # What is answered without a store.
+        self.always: tuple[Handler, ...] = (self.alive, self.ready, self.schema, self.docs, self.page, self.static)
 
     async def streams(self, asked: dict[str, Any]) -> Any:
         """A page of streams."""
@@ -217,8 +282,60 @@ class Routes:
         return StreamsAnswer(found, found[-1].name if len(found) == limit else None)
 
     async def stream(self, name: str, _: dict[str, Any]) -> Any:
-        """One stream."""
-        return await self.reads.ask(lambda reader: reader.stream(name))
+        """One stream, and how far its corrections are."""
+        found = await self.reads.ask(lambda reader: reader.stream(name))
+        if found is None or not found.corrections:
+            return found
+        return replace(found, progress=self.service.endpoints.engine.progress(name))
+
+    async def events(self, name: str, asked: dict[str, Any]) -> Any:
+        """A page of its events."""
+        limit = asked.pop("limit", 100)
+        found = await self.reads.ask(lambda reader: reader.events(name, limit=limit, **asked))
+        return None if found is None else EventsAnswer(found, found[-1].id if len(found) == limit else None)
+
+    async def event(self, name: str, written: str) -> Response:
+        """One event: what was told, and what is known since."""
+        id = _unquoted(written)  # noqa: A001 - the word of the service
+        found = await self.reads.ask(lambda reader: reader.event(name, id)) if is_readable(id) else None
+        if found is None:
+            raise unknown_event(Control("forget", name, ids=(id,)))
+        return _json(found)
+
+    # ---- what is done to streams ------------------------------------------------------------------------------------
+
+    async def change(self, request: Request) -> Response:
+        """`POST /v1/streams/NAME/VERB`, `DELETE /v1/streams/NAME` and `DELETE /v1/streams/NAME/events/ID`."""
+        if refused := self.service.check_content(dict(request.scope["headers"])):
+            return _json(refused[2], refused[0])
+        name, *below = _parts(request)
+        check_yours(name, request.state.streams)
+        body = await read_body(request.receive, self.service.limits.body)
+        if not is_readable(name):
+            _raise_unknown(name)
+        if request.method == "POST" and len(below) == 1 and below[0] in VERB_BODIES:
+            control = read_control(below[0], name, body)
+            if control.to:
+                check_yours(control.to, request.state.streams)
+        elif request.method == "DELETE" and not below:
+            control = Control("delete", name)
+        elif request.method == "DELETE" and len(below) == 2 and below[0] == "events":
+            control = Control("forget", name, ids=(_unquoted(below[1]),))
+            if not is_readable(control.ids[0]):
+                raise unknown_event(control)
+        else:
+            raise HTTPException(404)
+        status, content = await self.service.endpoints.ask(control)
+        return _json(content, status) if status != 200 else _json(await self._changed(control))
+
+    async def _changed(self, control: Control) -> Any:
+        """The stream as it is now, or that it or its event is gone."""
+        if control.verb == "delete":
+            return DeletedAnswer(control.stream)
+        if control.verb == "forget":
+            return ForgottenAnswer(control.stream, control.ids[0])
+        name = control.to or control.stream
+        return await self.stream(name, {}) or _raise_unknown(name)  # it may be deleted by now
 
     async def reliability(self, name: str, asked: dict[str, Any]) -> Any:
         """Its bins."""
@@ -237,9 +354,73 @@ class Routes:
         found = await self.reads.ask(lambda reader: reader.delays(name))
         return None if found is None else DelaysAnswer(found)
 
+    async def segments(self, name: str, asked: dict[str, Any]) -> Any:
+        """Who is miscalibrated."""
+        found = await self.reads.ask(lambda reader: reader.segments(name, asked.get("least", 100)))
+        return None if found is None else SegmentsAnswer(found[: asked.get("limit", MAX_LIMIT)])
+
+    async def define(self, request: Request) -> Response:
+        """`PUT /v1/streams/NAME`: what the stream is from its first event on."""
+        service = self.service
+        if refused := service.check_content(dict(request.scope["headers"])):
+            return _json(refused[2], refused[0])
+        name, *below = _parts(request)
+        check_yours(name, request.state.streams)
+        if below:
+            raise HTTPException(404)
+        if not is_readable(name):
+            raise Refusal("invalid", f"stream must be text of 1 to 200 characters, got {name!r:.60}", "stream", 400)
+        settings = read_settings(await read_body(request.receive, service.limits.body), name)
+        status, content = await service.endpoints.ask(settings)
+        return _json(content, status)
+
     async def alarms(self, asked: dict[str, Any]) -> Any:
-        """The latest alarms of all streams."""
-        return AlarmsAnswer(await self.reads.ask(lambda reader: reader.alarms(asked.get("limit", 100))))
+        """The latest alarms, and which of them go together."""
+        found = await self.reads.ask(lambda reader: reader.alarms(**asked))
+        return AlarmsAnswer(found, grouped(found))
+
+    async def mutes(self, asked: dict[str, Any]) -> Any:
+        """What is muted."""
+        found = await self.reads.ask(lambda reader: mutes(reader.select))
+        return MutesAnswer([mute for mute in found if covers_all(mute.streams, asked["among"])])
+
+    async def acknowledge(self, request: Request) -> Response:
+        """Somebody looks after some alarms."""
+        asked, token = await self._body(request, AcknowledgeBody), request.scope["calibeat.token"]
+        who = None if token is None else token.name
+        done = await self.reads.ask(lambda reader: reader.change(lambda c: acknowledge(c, asked.streams, who)))
+        return _json(AcknowledgeAnswer(done))
+
+    async def mute(self, request: Request) -> Response:
+        """Send no alarms of some streams."""
+        asked = await self._body(request, MuteBody)
+        made = await self.reads.ask(lambda reader: reader.change(lambda c: mute(c, asked.streams, asked.seconds)))
+        return _json(made)
+
+    async def unmute(self, request: Request) -> Response:
+        """Send them again."""
+        streams = MUTED.read(_query(request)).get("streams")
+        if streams is None:
+            raise Refusal("invalid", "streams must be given, got none", "streams", 400)
+        check_yours_all(streams, request.state.streams)
+        if not await self.reads.ask(lambda reader: reader.change(lambda c: unmute(c, streams))):
+            raise Refusal("unknown", f"streams must be muted, got {streams!r:.60}, which are not", "streams", 404)
+        return _json(await self.mutes({"among": request.state.streams}))
+
+    async def _body(self, request: Request, kind: type[Any]) -> Any:
+        """A small body, with `streams` that the token may be used for."""
+        if refused := self.service.check_content(dict(request.scope["headers"])):
+            status, code, _ = refused
+            raise Refusal(code, "body must be plain JSON", "content-type", status)
+        try:
+            found = msgspec.json.decode(await read_body(request.receive, SMALL_BODY), type=kind)
+            check_pattern(found.streams)
+        except InvalidInput as error:
+            raise Refusal("invalid", str(error), "streams", 400) from None
+        except UNREADABLE as error:
+            raise Refusal("invalid", f"body must be JSON as /docs says: {error}", None, 400) from None
+        check_yours_all(found.streams, request.state.streams)
+        return found
 
     async def totals(self, _: dict[str, Any]) -> Any:
         """The whole store in numbers."""
@@ -255,27 +436,29 @@ class Routes:
         if "stream" not in asked:
             raise Refusal("invalid", "stream must be given, got no name", "stream", 400)
         name, span = asked["stream"], asked.get("span", "month")
+        check_yours(name, asked["among"])
         found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
         return found if found is not None else _raise_unknown(name)
 
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
-        raw = request.scope.get("raw_path") or request.scope["path"].encode()
-        parts = raw.decode("ascii").partition("?")[0].split("/")[3:]
+        name, *parts = _parts(request)
+        check_yours(name, request.state.streams)
         below: dict[str, tuple[Callable[[str, dict[str, Any]], Awaitable[Any]], Parameters]] = {
             "": (self.stream, NO_PARAMETERS),
             "reliability": (self.reliability, RELIABILITY),
             "history": (self.history, HISTORY),
             "delays": (self.delays, NO_PARAMETERS),
+            "segments": (self.segments, SEGMENTS),
+            "events": (self.events, EVENTS),
         }
-        kind = parts[1] if len(parts) > 1 else ""
-        if len(parts) > 2 or kind not in below or (len(parts) == 2 and not kind):
+        kind = parts[0] if parts else ""
+        if kind == "events" and len(parts) == 2 and parts[1]:
+            NO_PARAMETERS.read(_query(request))
+            return await self.event(name, parts[1])
+        if len(parts) > 1 or kind not in below or (parts and not kind):
             raise HTTPException(404)
         handler, parameters = below[kind]
-        try:
-            name = unquote(parts[0], errors="strict")
-        except UnicodeDecodeError:
-            name = ""
         asked = parameters.read(_query(request))
         found = await handler(name, asked) if is_readable(name) else None
         if found is None:
@@ -285,9 +468,15 @@ class Routes:
     # ---- for machines -----------------------------------------------------------------------------------------------
 
     async def metrics(self, _: Request) -> Response:
-        """Prometheus text."""
-        totals = await self.reads.ask(lambda reader: reader.totals())
-        text = metrics_text(self.reads.counters, totals, self.service.endpoints.refused)
+        """Prometheus text. Without the store, what the process knows of itself."""
+        service = self.service
+        try:
+            totals = await self.reads.ask(lambda reader: reader.totals())
+        except Refusal as refusal:
+            if refusal.code != "unavailable":
+                raise
+            totals = None
+        text = metrics_text(self.reads.counters, totals, service.endpoints.refused, service.traffic, service.build)
         return Response(text, headers=SAFE, media_type=METRICS_TYPE)
 
     async def alive(self, _: Request) -> Response:
@@ -296,6 +485,8 @@ class Routes:
 
     async def ready(self, _: Request) -> Response:
         """The store answers, too."""
+        if not self.service.has_store:
+            raise Refusal("not_ready", "the service must have its store, got one that waits for it", None, 503)
         try:
             await self.reads.ping()
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
@@ -306,6 +497,10 @@ class Routes:
     async def schema(self, _: Request) -> Response:
         """The description of all this."""
         return _json(openapi.document(self.service.limits), headers={"cache-control": "max-age=60"})
+
+    async def docs(self, request: Request) -> Response:
+        """The same for people: a page that asks nobody else for anything."""
+        return _page(request, docs_page(self.service.limits))
 
     # ---- the page ---------------------------------------------------------------------------------------------------
 
@@ -318,10 +513,7 @@ class Routes:
         found = asset(name or request.path_params["name"])
         if found is None:
             raise HTTPException(404)
-        headers = {**SAFE, "content-security-policy": POLICY, "cache-control": "no-cache", "etag": found.etag}
-        if request.headers.get("if-none-match") == found.etag:
-            return Response(status_code=304, headers=headers)
-        return Response(found.body, headers=headers, media_type=found.media_type)
+        return _page(request, found)
 
     async def login(self, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
@@ -329,9 +521,9 @@ class Routes:
         token = dict(parse_qsl(body.decode("ascii", "replace"))).get("token", "").strip()
         is_possible = token.isascii() and token.isprintable()  # so that it can stand in a header
         tokens = self.service.tokens
-        if not is_possible or not (tokens.is_open or tokens.allows_token(token.encode(), "read")):
+        if not is_possible or not (tokens.is_open or tokens.find_token(token.encode())):
             raise Refusal("unauthorized", "token must be a valid one, got another", "token", 401)
-        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "/"})
+        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "./"})
         response.set_cookie(
             COOKIE,
             token,
@@ -344,23 +536,37 @@ class Routes:
 
     async def logout(self, _: Request) -> Response:
         """Forget the cookie."""
-        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "/"})
+        response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "./"})
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return response
 
     # ---- around them ------------------------------------------------------------------------------------------------
 
-    def _may_read(self, request: Request) -> bool:
-        tokens = self.service.tokens
+    def admit(self, request: Request, *, write: bool = False) -> Response | None:
+        """Why somebody is refused, or None. A cookie is enough to read. What the token may see is in the request."""
+        tokens, token = self.service.tokens, None
+        request.state.streams = ()
         if tokens.is_open:
-            return True
+            return None
         header, cookie = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if header is not None:
-            return tokens.allows(header.encode("latin-1"), "read") is True
-        return cookie is not None and tokens.allows_token(cookie.encode("latin-1", "replace"), "read") is True
+            token = tokens.find(header.encode("latin-1"))
+        elif cookie is not None and not write:
+            token = tokens.find_token(cookie.encode("latin-1", "replace"))
+        request.scope["calibeat.token"] = token
+        if refused := self.service.check_token(token, write=write):
+            status, _, body = refused
+            more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
+            return _json(body, status, more.get(status))
+        if token is not None:
+            request.state.streams = token.streams
+        return None
 
-    def reading(self, handler: Handler, *, tagged: bool = True) -> Handler:
-        """Needs a token that may read; unchanged answers are not sent again."""
+    def reading(self, handler: Handler, *, tagged: bool = True, whole: bool = False) -> Handler:
+        """Needs a token that may read, for what shows the `whole` store one without a limit of streams.
+
+        Unchanged answers are not sent again.
+        """
 
         async def read(request: Request) -> Response:
             if tagged:
@@ -370,20 +576,37 @@ class Routes:
             return await handler(request)
 
         async def handle(request: Request) -> Response:
-            if not self._may_read(request):
-                return _json(UNAUTHORIZED, 401, {"www-authenticate": "Bearer"})
+            if refused := self.admit(request):
+                return refused
+            if whole and request.state.streams:
+                raise _not_yours("the whole store", request.state.streams)
             return await _while_wanted(request, read(request))
 
         return handle
 
-    def asking(self, handler: Callable[[dict[str, Any]], Awaitable[Any]], parameters: Parameters) -> Handler:
-        """A handler that returns a value, with checked parameters."""
+    def writing(self, handler: Handler) -> Handler:
+        """Needs a token that may write."""
+
+        async def handle(request: Request) -> Response:
+            return self.admit(request, write=True) or await handler(request)
+
+        return handle
+
+    def asking(
+        self, handler: Callable[[dict[str, Any]], Awaitable[Any]], parameters: Parameters, *, whole: bool = True
+    ) -> Handler:
+        """A handler that returns a value, with checked parameters.
+
+        One that does not show the `whole` store gets the patterns of the token's streams as `among`.
+        """
 
         async def handle(request: Request) -> Response:
             asked = parameters.read(_query(request))
+            if not whole:
+                asked["among"] = request.state.streams
             return _json(await handler(asked), headers={"etag": request.state.tag})
 
-        return self.reading(handle)
+        return self.reading(handle, whole=whole)
 
     def checked(self, handler: Handler) -> Handler:
         """Refusals, and whatever goes wrong, in the one shape of errors."""
@@ -391,10 +614,12 @@ class Routes:
         async def handle(request: Request) -> Response:
             if refused := self.service.check_host(dict(request.scope["headers"])):
                 return _json(refused[2], refused[0])
+            if self.service.is_starting and handler not in self.always:
+                return _json(STARTING, 503, {"retry-after": "1"})
             try:
                 return await handler(request)
             except Refusal as refusal:
-                headers = {"retry-after": "1"} if refusal.status == 503 else {}
+                headers = {"retry-after": "1"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
                 return _json(refusal_body(refusal), refusal.status, headers)
             except HTTPException:
                 raise
@@ -403,6 +628,21 @@ class Routes:
                 return _json(INTERNAL, 500)
 
         return handle
+
+
+def _parts(request: Request) -> list[str]:
+    """The name of the stream in a path, and what is below it. A slash in a name is written %2F: the raw path counts."""
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    name, *below = raw.decode("ascii").partition("?")[0].split("/")[3:]
+    return [_unquoted(name), *below]
+
+
+def _unquoted(written: str) -> str:
+    """A name as it was before it was written into a path; empty if it was none."""
+    try:
+        return unquote(written, errors="strict")
+    except UnicodeDecodeError:
+        return ""
 
 
 async def read_body(receive: Receive, most: int) -> bytes:
@@ -449,16 +689,23 @@ def other_routes(service: Service) -> Starlette:
     at = Routes(service)
     read, ask = at.reading, at.asking
     routes: list[tuple[str, Handler, list[str]]] = [
-        ("/v1/streams", ask(at.streams, STREAMS), ["GET"]),
+        ("/v1/streams", ask(at.streams, STREAMS, whole=False), ["GET"]),
         ("/v1/streams/{rest:path}", read(at.of_stream), ["GET"]),
-        ("/v1/alarms", ask(at.alarms, LIMIT_ONLY), ["GET"]),
+        ("/v1/streams/{rest:path}", at.writing(at.define), ["PUT"]),
+        ("/v1/streams/{rest:path}", at.writing(at.change), ["POST", "DELETE"]),
+        ("/v1/alarms", ask(at.alarms, ALARMS, whole=False), ["GET"]),
+        ("/v1/alarms/acknowledge", at.writing(at.acknowledge), ["POST"]),
+        ("/v1/mutes", ask(at.mutes, NO_PARAMETERS, whole=False), ["GET"]),
+        ("/v1/mutes", at.writing(at.mute), ["POST"]),
+        ("/v1/mutes", at.writing(at.unmute), ["DELETE"]),
         ("/v1/totals", ask(at.totals, NO_PARAMETERS), ["GET"]),
         ("/v1/overview", ask(at.overview, OVERVIEW), ["GET"]),
-        ("/v1/view", ask(at.view, VIEW), ["GET"]),
-        ("/metrics", read(at.metrics, tagged=False), ["GET"]),
+        ("/v1/view", ask(at.view, VIEW, whole=False), ["GET"]),
+        ("/metrics", read(at.metrics, tagged=False, whole=True), ["GET"]),
         ("/healthz", at.alive, ["GET"]),
         ("/readyz", at.ready, ["GET"]),
         ("/openapi.json", at.schema, ["GET"]),
+        ("/docs", at.docs, ["GET"]),
         ("/login", at.login, ["POST"]),
         ("/logout", at.logout, ["POST"]),
         ("/", at.page, ["GET"]),

@@ -1,4 +1,7 @@
-"""Tokens: made once, kept as hashes, looked up again every second so that a revoked one stops working."""
+"""Tokens: made once, kept as hashes, looked up again every second so that a revoked one stops working.
+
+A token may be limited: to reading, to some streams, to a time, to a number of requests a second.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,18 @@ import hashlib
 import hmac
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Literal
+
+from .patterns import matches
+from .store.queries import Token
 
 PREFIX = "calibeat_"  # so that scanners for leaked secrets can find one
 Scope = Literal["read", "write"]
 SCOPES: tuple[Scope, ...] = ("read", "write")
+USED_SECONDS = 60.0  # seconds from one time that the last uses are written to the next
 
 
 def new_token() -> str:
@@ -33,75 +42,126 @@ def hashed(token: str | bytes) -> bytes:
     return hashlib.sha256(token if isinstance(token, bytes) else token.encode()).digest()
 
 
+class Holder:
+    """A token that is valid now, as a request meets it."""
+
+    __slots__ = ("_left", "_since", "expires", "hash", "name", "rate", "scope", "streams", "used")
+
+    def __init__(self, token: Token) -> None:
+        self.name, self.scope, self.hash = token.name, token.scope, bytes.fromhex(token.hash)
+        self.streams, self.expires, self.rate = token.streams, token.expires, token.rate
+        self.used: float | None = None  # when it was used last, here
+        self._left, self._since = float(token.rate or 0.0), time.monotonic()
+
+    def may(self, wanted: Scope) -> bool:
+        """Whether it may read, or write."""
+        return self.scope == "write" or wanted == "read"
+
+    def covers(self, stream: str) -> bool:
+        """Whether it may be used for a stream."""
+        return not self.streams or matches(self.streams, stream)
+
+    def is_too_soon(self) -> bool:
+        """Count a request -> whether it is one too many: `rate` a second, and as many at once after a pause."""
+        if self.rate is None:
+            return False
+        now = time.monotonic()
+        self._left = min(float(self.rate), self._left + (now - self._since) * self.rate)
+        self._since = now
+        if self._left < 1.0:
+            return True
+        self._left -= 1.0
+        return False
+
+    def is_same(self, other: Holder) -> bool:
+        """Whether nothing has changed but when it was used."""
+        mine = (self.name, self.scope, self.hash, self.streams, self.expires, self.rate)
+        return mine == (other.name, other.scope, other.hash, other.streams, other.expires, other.rate)
+
+
 class TokenBook:
     """The tokens that are valid now. `refresh` replaces them; look-ups never touch the store.
 
     A store that never had a token needs none. The first one closes the service, and nothing opens it again while it
     runs: revoking a token must keep its owner out.
+
+    >>> book = TokenBook(open_without_tokens=True)
+    >>> book.is_open
+    True
+    >>> book.refresh([Token("page", "read", hashed("calibeat_secret").hex(), created=0.0, streams=("paris/*",))])
+    >>> book.is_open, book.find(None), book.find(b"bearer calibeat_secret").may("write")
+    (False, None, False)
     """
 
     def __init__(self, *, open_without_tokens: bool) -> None:
         self.is_open = open_without_tokens  # there never was a token, and only this machine can connect
-        self._scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
+        self._holders: dict[bytes, list[Holder]] = {}  # by the beginning of their hashes
 
-    def refresh(self, rows: Iterable[tuple[bytes, Scope | None]]) -> None:
-        """Take over the hashes and scopes of the store; a revoked token has no scope."""
-        scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
-        for digest, scope in rows:
+    def refresh(self, tokens: Iterable[Token]) -> None:
+        """Take over the tokens of the store, revoked ones too. Those that have not changed keep their counts."""
+        holders: dict[bytes, list[Holder]] = {}
+        for token in tokens:
             self.is_open = False
-            if scope is not None:
-                scopes.setdefault(digest[:8], []).append((digest, scope))
-        self._scopes = scopes
+            if token.revoked is None:
+                made = Holder(token)
+                found = (h for h in self._holders.get(made.hash[:8], ()) if h.is_same(made))
+                holders.setdefault(made.hash[:8], []).append(next(found, made))
+        self._holders = holders
 
     @property
-    def scopes(self) -> set[Scope]:
+    def scopes(self) -> set[str]:
         """The scopes for which there are tokens."""
-        return {scope for tokens in self._scopes.values() for _, scope in tokens}
+        return {holder.scope for holder in self._valid()}
+
+    def _valid(self) -> list[Holder]:
+        now = time.time()
+        every = [holder for holders in self._holders.values() for holder in holders]
+        return [holder for holder in every if holder.expires is None or now < holder.expires]
 
     @property
     def who_may_connect(self) -> str:
         """What must be known when a service starts; nothing if there are tokens."""
         if self.is_open:
             return "; no token yet, so only this machine can connect"
-        return "" if self._scopes else "; every token is revoked, so nobody can connect"
+        return "" if self._valid() else "; every token is revoked or has expired, so nobody can connect"
 
-    def scope_of(self, token: bytes) -> Scope | None:
-        """The scope of a token; None for one that is unknown or revoked."""
-        digest = hashed(token)
-        for known, scope in self._scopes.get(digest[:8], ()):
-            if hmac.compare_digest(known, digest):
-                return scope
-        return None
-
-    def allows(self, authorization: bytes | None, wanted: Scope) -> bool | None:
-        """True: go on. False: the token is valid but for reading only. None: no valid token.
-
-        >>> book = TokenBook(open_without_tokens=True)
-        >>> book.allows(None, "write")
-        True
-        >>> book.refresh([(hashed("calibeat_secret"), "read")])
-        >>> book.allows(None, "read"), book.allows(b"Bearer calibeat_secret", "read")
-        (None, True)
-        >>> book.allows(b"bearer calibeat_secret", "write")
-        False
-        """
-        if self.is_open:
-            return True
+    def find(self, authorization: bytes | None) -> Holder | None:
+        """The token of an `Authorization` header; None for one that is unknown, revoked or expired."""
         if authorization is None or authorization[:7].lower() != b"bearer ":
             return None
-        return self.allows_token(authorization[7:].strip(), wanted)
+        return self.find_token(authorization[7:].strip())
 
-    def allows_token(self, token: bytes, wanted: Scope) -> bool | None:
-        """As `allows`, for the token alone."""
-        scope = self.scope_of(token)
-        return None if scope is None else scope == "write" or wanted == "read"
+    def find_token(self, token: bytes) -> Holder | None:
+        """The same for the token alone."""
+        digest = hashed(token)
+        for holder in self._holders.get(digest[:8], ()):
+            if hmac.compare_digest(holder.hash, digest):
+                now = time.time()
+                if holder.expires is not None and now >= holder.expires:
+                    return None
+                holder.used = now
+                return holder
+        return None
+
+    def uses(self) -> dict[str, float]:
+        """When tokens were used last, by their names."""
+        every = [holder for holders in self._holders.values() for holder in holders]
+        return {holder.name: holder.used for holder in every if holder.used is not None}
 
 
 class Refresher:
-    """A thread that reads the tokens every second."""
+    """A thread that reads the tokens every second, and writes every minute when they were used last."""
 
-    def __init__(self, book: TokenBook, read: Callable[[], Any], seconds: float = 1.0) -> None:
-        self._book, self._read, self._seconds = book, read, seconds
+    def __init__(
+        self,
+        book: TokenBook,
+        read: Callable[[], Iterable[Token]],
+        write: Callable[[dict[str, float]], Any] = lambda _: None,
+        seconds: float = 1.0,
+    ) -> None:
+        self._book, self._read, self._write, self._seconds = book, read, write, seconds
+        self._written: dict[str, float] = {}
+        self._next = time.monotonic() + USED_SECONDS
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-tokens", daemon=True)
 
@@ -114,10 +174,22 @@ class Refresher:
         """Wait for the thread's end."""
         self._stop.set()
         self._thread.join()
+        with suppress(Exception):  # a store that is away: the last minute is forgotten
+            self._write_uses()
+
+    def _write_uses(self) -> None:
+        uses = self._book.uses()
+        new = {name: used for name, used in uses.items() if self._written.get(name) != used}
+        if new:
+            self._write(new)
+            self._written |= new
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             try:
                 self._book.refresh(self._read())
+                if time.monotonic() >= self._next:
+                    self._next = time.monotonic() + USED_SECONDS
+                    self._write_uses()
             except Exception:  # noqa: BLE001, S112 - a store that is away for a moment: the tokens stay as they were
                 continue

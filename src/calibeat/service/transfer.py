@@ -25,7 +25,7 @@ from calibeat._util.times import NEVER, OK, Moments, is_missing
 from calibeat._util.types import Flags, Ints
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import Columns, LogFile, read_log, require_arrow
+from calibeat.backtest.read.files import PARQUET, Columns, LogFile, read_log, require_arrow, sentences
 from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
 from calibeat.core.method import name_of as name_of_method
@@ -38,14 +38,19 @@ from calibeat.hosts.rows import Matrix
 from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
 from .model import Model
+from .shape import PLAIN, Shape, words_of
 from .store import Store, owned, owned_store, reading, without_password
+from .store.queries import STATUS
 from .store.schema import get_meta
-from .store.types import ASSUMED, BRIER, EXPIRED, HELD, LEARNT, LOG_LOSS, PENDING, RAW_BRIER, RAW_LOG_LOSS, SUMS
+from .store.types import BRIER, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, stored_names
 
-STATUS = {PENDING: "pending", HELD: "held", LEARNT: "learnt", EXPIRED: "expired", ASSUMED: "assumed"}
 EXPORTED_AT_ONCE = 50_000  # in one batch
-_COLUMNS = "s.name, e.id, e.time, e.score, e.forecast, e.outcome, e.outcome_time, e.status"
+_COLUMNS = (
+    "s.name, e.id, e.time, e.score, e.forecast, e.outcome, e.outcome_time, e.status, "
+    "e.stream, e.named, e.given, e.issued"
+)
 _FROM = "FROM event e JOIN stream s ON s.number = e.stream"
+_OF_TWO = "WHERE e.named IS NULL"  # events of two classes
 _ORDER = "ORDER BY e.time, e.stream, e.nth"
 
 # ---- the log of a store ----------------------------------------------------------------------------------------------
@@ -64,17 +69,26 @@ def _schema() -> Any:
             ("outcome", pa.int8()),
             ("outcome_time", moment),
             ("status", pa.string()),
+            ("scores", pa.map_(pa.string(), pa.float64())),
+            ("forecasts", pa.map_(pa.string(), pa.float64())),
+            ("label", pa.string()),
+            ("groups", pa.string()),
         ]
     )
 
 
-def batches(connection: Any) -> Iterator[Any]:
-    """All events in the order of their times, as record batches."""
+def batches(connection: Any, where: str = "") -> Iterator[Any]:
+    """All events in the order of their times, as record batches.
+
+    Events of many classes have `scores`, `forecasts` and `label` in place of `score`, `forecast` and `outcome`.
+    `groups` is a JSON object: the values of attributes, or their hashes where names are not kept.
+    """
     import pyarrow as pa
 
+    wide = WideColumns(connection)
     rows: list[tuple[Any, ...]] = []
-    for row in connection.each(f"SELECT {_COLUMNS} {_FROM} {_ORDER}"):
-        rows.append(row)
+    for row in connection.each(f"SELECT {_COLUMNS} {_FROM} {where} {_ORDER}"):
+        rows.append(wide.of(row))
         if len(rows) == EXPORTED_AT_ONCE:
             yield _batch(pa, rows)
             rows = []
@@ -82,9 +96,49 @@ def batches(connection: Any) -> Iterator[Any]:
         yield _batch(pa, rows)
 
 
+class WideColumns:
+    """What an exported event has beside one score: the classes and the groups of its stream."""
+
+    def __init__(self, connection: Any) -> None:
+        rows = connection.all("SELECT stream, text FROM shape")
+        self._shapes = {number: Shape.from_text(text) for number, text in rows}
+        named = [number for number, shape in self._shapes.items() if shape.groups is not None and shape.groups.names]
+        self._books = {number: {word: value for word, _, value in stored_names(connection, number)} for number in named}
+
+    def of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row of `_COLUMNS` as one of the columns that are exported."""
+        *plain, stream, named, given, issued = row
+        shape = self._shapes.get(stream, PLAIN)
+        if shape is PLAIN:
+            return (*plain, None, None, None, None)
+        scores = forecasts = None
+        if shape.classes is not None:
+            score, forecast = plain[3], plain[4]
+            numbers = ([1.0 - score, score], [1.0 - forecast, forecast])
+            if named is not None:
+                numbers = np.frombuffer(bytes(given)).tolist(), np.frombuffer(bytes(issued)).tolist()
+                plain[3] = plain[4] = None
+            scores, forecasts = (list(shape.by_class(values).items()) for values in numbers)
+        label = None if shape.classes is None or plain[5] is None else str(shape.label(plain[5]))
+        if named is not None:
+            plain[5] = None
+        return (*plain, scores, forecasts, label, self._groups(stream, shape, given))
+
+    def _groups(self, stream: int, shape: Shape, given: Any) -> str | None:
+        if shape.groups is None:
+            return None
+        book, words = self._books.get(stream, {}), words_of(bytes(given))
+        values = [book.get(word, f"{word & _WORD:016x}") for word in words]
+        return json.dumps(dict(zip(shape.groups.attributes, values, strict=True)))
+
+
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
 def _batch(pa: Any, rows: list[tuple[Any, ...]]) -> Any:
-    stream, name, time, score, forecast, outcome, outcome_time, status = zip(*rows, strict=True)
+    stream, name, time, score, forecast, outcome, outcome_time, status, *wide = zip(*rows, strict=True)
     columns = [stream, name, _micro(time), score, forecast, outcome, _micro(outcome_time), [STATUS[s] for s in status]]
+    columns += wide
     return pa.record_batch(
         [pa.array(column, field.type) for column, field in zip(columns, _schema(), strict=True)], schema=_schema()
     )
@@ -109,7 +163,7 @@ def export(url: str, path: Path, step: Step = no_progress) -> int:
 
 @dataclass(frozen=True)
 class StoreLog:
-    """A store as one file of a log, for the backtest: all events, in the order of their times."""
+    """A store as one file of a log, for the backtest: all events of two classes, in the order of their times."""
 
     address: str
     kind: str = "store"
@@ -132,14 +186,14 @@ class StoreLog:
     def rows(self) -> int | None:
         """How many events."""
         with reading(self.address) as connection:
-            return int(connection.all("SELECT count(*) FROM event")[0][0])
+            return int(connection.all(f"SELECT count(*) FROM event e {_OF_TWO}")[0][0])  # noqa: S608 - our own text
 
     def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
-        columns = pick([name for name in _schema().names if name not in {"forecast", "status"}], self.name)
+        columns = pick([name for name in _schema().names[:7] if name != "forecast"], self.name)
         first = 0
         with reading(self.address) as connection:
-            for part in batches(connection):
+            for part in batches(connection, _OF_TWO):
                 yield part.select(columns), np.arange(first + 1, first + part.num_rows + 1)
                 first += part.num_rows
 
@@ -159,11 +213,17 @@ def is_bank_file(path: Path) -> bool:
 
 
 def export_bank(url: str, path: Path) -> int:
-    """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile."""
+    """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile.
+
+    Streams with many classes, or with groups, are no keys of such a bank and are left out.
+    """
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
-        found = connection.all("SELECT name, state FROM stream WHERE state IS NOT NULL ORDER BY number")
+        found = connection.all(
+            "SELECT name, state FROM stream WHERE state IS NOT NULL AND NOT EXISTS "
+            "(SELECT 1 FROM shape WHERE shape.stream = number) ORDER BY number"
+        )
     method = Model.named(meta["method"]).method
     bank = Bank(method, int(meta["seed"]), independent=method.draws)
     if found:
@@ -243,11 +303,11 @@ def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) ->
 STREAM = "stream"  # the column of streams, unless another is named
 _HOUR = 3_600_000_000  # microseconds
 _CACHE = 16 << 10  # KiB of the staged rows that stay in memory
-_NTH = "SELECT number, row_number() OVER (PARTITION BY id ORDER BY number) AS nth FROM line"
+_NTH = "SELECT number, row_number() OVER (PARTITION BY stream, id ORDER BY number) AS nth FROM line"
 _IN_ORDER = """
-    SELECT time AS at, 1 AS turn, number, 0 AS is_outcome, stream, id, score FROM line
+    SELECT time AS at, 1 AS turn, number, 0 AS is_outcome, stream, id, score, given FROM line
     UNION ALL
-    SELECT iif(known > time, known, time), iif(known > time, 0, 1), number, 1, stream, id, outcome FROM line
+    SELECT iif(known > time, known, time), iif(known > time, 0, 1), number, 1, stream, id, outcome, label FROM line
         WHERE outcome IS NOT NULL
     ORDER BY at, turn, number, is_outcome"""
 _AGAIN = f"SELECT number FROM ({_NTH}) WHERE nth > 1"  # noqa: S608 - our own text
@@ -380,6 +440,63 @@ class EventReader(RowReader):
         )
 
 
+# ---- a log that `export` has written ---------------------------------------------------------------------------------
+
+
+def is_exported(file: Any) -> bool:
+    """Whether a file is Parquet with the columns of classes and groups that `export` writes."""
+    if file.kind != PARQUET or not Path(file.path).is_file():
+        return False
+    import pyarrow.parquet as pq
+
+    with sentences(file.name):
+        names = pq.ParquetFile(file.path).schema_arrow.names
+    return set(_schema().names) <= set(names)
+
+
+class ExportedFile:
+    """An exported log as a file of plain events; those with classes or groups are put aside, in `wide`."""
+
+    kind = PARQUET
+
+    def __init__(self, file: LogFile) -> None:
+        self._file, self.notes = file, file.notes
+        self.path, self.name = file.path, file.name
+        self.wide: list[tuple[int, dict[str, Any]]] = []  # the number of the row, and its columns
+
+    def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
+        """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns, first = pick(_schema().names[:7], self.name), 0
+        with sentences(self.name):
+            for part in pq.ParquetFile(self.path).iter_batches(EXPORTED_AT_ONCE):
+                rows = np.arange(first + 1, first + part.num_rows + 1)
+                first += part.num_rows
+                is_wide = np.zeros(part.num_rows, dtype=bool)
+                for name in ("scores", "label", "groups"):
+                    is_wide |= np.asarray(part.column(name).is_valid())
+                chosen = part.filter(pa.array(is_wide))
+                for name in ("time", "outcome_time"):
+                    moments = chosen.column(name).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+                    chosen = chosen.set_column(chosen.schema.get_field_index(name), name, moments)
+                self.wide += list(zip(rows[is_wide].tolist(), chosen.to_pylist(), strict=True))
+                if not is_wide.all():
+                    yield part.filter(pa.array(~is_wide)).select(columns), rows[~is_wide]
+
+
+def wide_fields(event: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """What the forecast and the outcome of an exported event had, as HTTP takes them; None without an outcome."""
+    if event["groups"] is not None:
+        given = {"score": event["score"], "groups": json.loads(event["groups"])}
+        return given, None if event["outcome"] is None else {"outcome": event["outcome"]}
+    scores, label = dict(event["scores"] or ()), event["label"]
+    if list(scores) == [str(column) for column in range(len(scores))]:  # by their places
+        return {"scores": list(scores.values())}, None if label is None else {"label": int(label)}
+    return {"scores": scores}, None if label is None else {"label": label}
+
+
 # ---- all rows of a log -----------------------------------------------------------------------------------------------
 
 
@@ -408,7 +525,8 @@ class Stage:
             self._run(f"PRAGMA {setting}")
         self._run(
             "CREATE TABLE line (number INTEGER PRIMARY KEY, stream INTEGER NOT NULL, id TEXT NOT NULL, score REAL NOT "
-            "NULL, outcome INTEGER, time INTEGER, known INTEGER, file INTEGER NOT NULL, row INTEGER NOT NULL)"
+            "NULL, outcome INTEGER, time INTEGER, known INTEGER, file INTEGER NOT NULL, row INTEGER NOT NULL, "
+            "given TEXT, label TEXT)"  # of classes and groups: what the events have, as JSON
         )
 
     def __enter__(self) -> Stage:
@@ -422,13 +540,18 @@ class Stage:
         require_arrow()
         self.files = [file.name for file in files]
         reader = EventReader(options, trace=True, prefix=columns.prefix)
+        wide = {number: ExportedFile(file) for number, file in enumerate(files) if is_exported(file)}
+        plain: list[Any] = [wide.get(number, file) for number, file in enumerate(files)]
         with _room():
-            for piece in reader.pieces(read_log(files, columns, options, reader, step)):
+            for piece in reader.pieces(read_log(plain, columns, options, reader, step)):
                 self._add(piece)
             self.streams = reader.names or [str(options.blank_key)]
+            for number, file in wide.items():
+                self._add_wide(number, file)
             self._drop_repeats(reader)
             self.events, self.outcomes = self._run("SELECT count(*), count(outcome) FROM line").fetchone()
-        reader.check_end()
+        if not any(file.wide for file in wide.values()):
+            reader.check_end()
         self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.chosen.items()}
         self.timed, self.skipped = "time" in columns.chosen, reader.skipped
         self.notes = columns.all_notes + reader.clock.notes + reader.outcomes.how_read + self._own_notes(reader)
@@ -469,8 +592,29 @@ class Stage:
         )
         self._run("COMMIT")
 
+    def _add_wide(self, number: int, file: ExportedFile) -> None:
+        """The events of an exported log that have classes or groups."""
+        numbers = {name: at for at, name in enumerate(self.streams)}
+        for row, event in file.wide:
+            problem = bad_name("stream", event["stream"]) or bad_name("id", event["id"])
+            if problem or event["time"] is None:
+                raise InvalidInput(f"{problem or 'time must be there, got nothing'} - at row {row:,} of {file.name}")
+            if event["stream"] not in numbers:
+                numbers[event["stream"]] = len(self.streams)
+                self.streams.append(event["stream"])
+            given, result = wide_fields(event)
+            outcome = None if result is None else int(result.get("outcome", 0))
+            self._run(
+                "INSERT INTO line (stream, id, score, outcome, time, known, file, row, given, label) "
+                "VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(numbers[event["stream"]], event["id"], outcome, event["time"], event["outcome_time"]),
+                    *(number, row, json.dumps(given), None if result is None else json.dumps(result)),
+                ),
+            )
+
     def _drop_repeats(self, reader: EventReader) -> None:
-        """An id must be there once. The second time is refused, or skipped."""
+        """An id must be there once in its stream. The second time is refused, or skipped."""
         first = self._run(f"SELECT min(number) FROM ({_AGAIN})").fetchone()[0]  # noqa: S608 - our own text
         if first is None:
             return
@@ -493,10 +637,14 @@ class Stage:
         backtest. Forecasts of one time are in the order of the rows.
         """
         with _room():
-            for at, _, number, is_outcome, stream, name, value in self._run(_IN_ORDER):
+            for at, _, number, is_outcome, stream, name, value, wide in self._run(_IN_ORDER):
                 seconds = None if at is None else at / 1e6
                 kind: Any = OutcomeEvent if is_outcome else ForecastEvent
-                yield Operation(number, at, kind(self.streams[stream], name, value, seconds))
+                if wide is None:
+                    event = kind(self.streams[stream], name, value, seconds)
+                else:
+                    event = kind(self.streams[stream], name, time=seconds, **json.loads(wide))
+                yield Operation(number, at, event)
 
 
 @contextmanager
@@ -558,7 +706,7 @@ def _learn(
         if stage.timed:
             now = group[-1].at / 1e6  # the clock of the service that would have got these events
         runs = [list(run) for _, run in groupby(group, key=lambda operation: type(operation.event))]
-        answers = engine.process([(None, [operation.event for operation in run]) for run in runs])  # type: ignore[misc]
+        answers = engine.process([(None, [operation.event for operation in run]) for run in runs])
         for run, (_, answer) in zip(runs, answers, strict=True):
             if isinstance(answer, Refusal):
                 problem = answer.message.rpartition(" - at event")[0]
@@ -566,11 +714,11 @@ def _learn(
                     f"log must fit the store, got: {problem} - at {stage.where(run[int(answer.at or 0)].number)}"
                 )
             if isinstance(run[0].event, OutcomeEvent):
-                _check_outcomes(run, answer, stage)
+                _check_outcomes(run, list(answer), stage)
                 statuses.update(map(str, answer))
         step(len(group))
     # Nobody is paged for history.
-    store.connection.run("UPDATE alarm SET delivered = 1 WHERE number > ?", (known,))
+    store.connection.run("UPDATE alarm SET delivered = 3 WHERE number > ?", (known,))
     made = _forecasts(store) - before
     return Imported(stage.events, made, statuses["learnt"], stage.events - made, statuses["expired"])
 

@@ -1,8 +1,9 @@
 """Alarms to a web address: signed, pages first, again and again until they are taken; never in the way of a commit.
 
-Each alarm in the store says whether it was delivered, so none is lost when a process ends, or when several processes
-commit alarms in another order than that of their numbers. An alarm can arrive twice: the number in
-`x-calibeat-delivery` tells.
+One cause is one message: alarms that are raised within a minute go together. A further message says when all of them
+are over. Each alarm in the store says whether it was delivered, so none is lost when a process ends, or when several
+processes commit alarms in another order than that of their numbers. A message can arrive twice: `x-calibeat-delivery`
+tells.
 """
 
 from __future__ import annotations
@@ -17,25 +18,42 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from calibeat.errors import InvalidInput
 
+from .alarms import TOGETHER, group_of, mutes, page_of, sentence
+from .patterns import matches
 from .store import open_connection, sqlite_path
-from .store.queries import SELECT_ALARMS, alarm_info
+from .store.queries import AlarmRow, alarm_rows
 
 log = logging.getLogger("calibeat.service")
+WebhookFormat = Literal["json", "slack", "alertmanager"]
 BEGUN = "webhook_begun"  # in the store: alarms are delivered since there was a webhook for the first time
 LOOK = 1.0  # seconds between two looks for new alarms
+GATHER = 5.0  # seconds that the first alarm waits for others of the same cause
 LONGEST_PAUSE = 60.0
 PATIENCE = 10.0  # seconds for one request, whatever the receiver does
 STOP = 2.0  # seconds that the end of the process waits for a request that is under way
-_NEXT = SELECT_ALARMS + "WHERE a.delivered = 0 ORDER BY a.page DESC, a.number LIMIT 1"
+MOST = 1000  # alarms in one message
+LISTED = 100  # of them in full
+STILL_OPEN = 30 * 86_400.0  # seconds after which Alertmanager may forget an alarm that it hears nothing more of
+WAITING, SENT, TOLD_OVER, NOT_SENT = range(4)  # the column `delivered`
+# The alarms that a message may tell of. What is muted or acknowledged is noted as not sent.
+_NEW = f"WHERE a.delivered = {WAITING}"
+# All alarms of a message must be over.
+_OVER = (
+    f"WHERE a.delivered = {SENT} AND a.page = 1 AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
+    f"b.delivered = {SENT} AND b.page = 1 AND NOT EXISTS (SELECT 1 FROM alarm c WHERE c.delivered = {SENT} "
+    "AND c.message = b.message AND c.ended IS NULL))"
+)
+_PAGES_FIRST = "a.page DESC, a.number"
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
@@ -57,14 +75,71 @@ def read_secret(path: Path | None) -> bytes | None:
     return secret
 
 
+# ---- what is sent ---------------------------------------------------------------------------------------------------
+
+
+def message(alarms: Sequence[AlarmRow], base: str, kind: WebhookFormat) -> Any:
+    """Alarms of one cause as a receiver wants them."""
+    if kind == "alertmanager":
+        return [_alert(alarm, base) for alarm in alarms]
+    group = group_of(alarms)
+    streams = list(dict.fromkeys(alarm.stream for alarm in alarms))
+    url = page_of(base, streams)
+    if kind == "slack":
+        mark = ":large_green_circle:" if group.ended is not None else ":rotating_light:" if group.page else ":bell:"
+        return {"text": f"{mark} calibeat: {_slack(group.text)} <{url}|Open the dashboard>"}
+    return {
+        "text": f"calibeat: {group.text}",
+        "url": url,
+        "state": "open" if group.ended is None else "over",
+        "page": group.page,
+        "streams": group.streams,
+        "since_time": group.since_time,
+        "ended": group.ended,
+        "alarms": [{**msgspec.to_builtins(alarm), "url": page_of(base, [alarm.stream])} for alarm in alarms[:LISTED]],
+    }
+
+
+def _slack(text: str) -> str:
+    """Text of others in Slack's marks."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _alert(alarm: AlarmRow, base: str) -> dict[str, Any]:
+    """One alarm for Alertmanager, which groups them itself. An end that is far away keeps it open."""
+    what = {"what": alarm.what, "severity": "page" if alarm.page else "info"}
+    return {
+        "labels": {"alertname": "CalibeatMiscalibrated", "stream": alarm.stream, **what},
+        "annotations": {"summary": sentence([alarm], alarm.since_time, alarm.ended), "number": str(alarm.number)},
+        "startsAt": _rfc3339(alarm.time),
+        "endsAt": _rfc3339(alarm.time + STILL_OPEN if alarm.ended is None else alarm.ended),
+        "generatorURL": page_of(base, [alarm.stream]),
+    }
+
+
+def _rfc3339(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 class Webhook:
     """A thread that delivers alarms."""
 
-    def __init__(self, store: str, url: str, secret: bytes | None, pause: float = 1.0) -> None:
+    def __init__(
+        self,
+        store: str,
+        url: str,
+        secret: bytes | None,
+        pause: float = 1.0,
+        *,
+        kind: WebhookFormat = "json",
+        page: str = "",
+    ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"webhook must begin with http:// or https://, got {url!r:.100}")
         self._store, self._url, self._secret, self._pause = store, url, secret, pause
+        self._kind, self._page = kind, page
         self._failures = 0  # since the last delivery
+        self._quiet_until = 0.0  # by this process's clock: what is raised before goes together
         self._is_left = False  # the process did not wait for the thread's end, and the store is closed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-webhook", daemon=True)
@@ -78,8 +153,9 @@ class Webhook:
     def stop(self) -> None:
         """What is not delivered yet stays in the store. A request that takes long is left behind."""
         self._stop.set()
-        self._thread.join(STOP)
-        self._is_left = self._thread.is_alive()
+        if self._thread.ident is not None:
+            self._thread.join(STOP)
+            self._is_left = self._thread.is_alive()
 
     def _with_connection(self, use: Callable[[Any], None]) -> None:
         with closing(open_connection(self._store, write=True)) as connection:
@@ -89,7 +165,7 @@ class Webhook:
         connection.begin()
         begins = "INSERT INTO meta (name, value) VALUES (?, '1') ON CONFLICT (name) DO NOTHING"
         if connection.run(begins, (BEGUN,)):  # once in the life of a store
-            connection.run("UPDATE alarm SET delivered = 1")
+            connection.run("UPDATE alarm SET delivered = ?", (NOT_SENT,))
         connection.commit()
 
     def _run(self) -> None:
@@ -107,30 +183,53 @@ class Webhook:
         return min(LONGEST_PAUSE, self._pause * 2.0 ** (min(self._failures, 10) - 1))
 
     def _deliver(self, connection: Any) -> None:
-        """Everything that was not taken yet, one after the other."""
-        # Several processes may deliver from PostgreSQL. A transaction keeps its alarm from the others until it was
-        # taken. If a process hangs inside, the database ends its session, and another one sends the alarm. SQLite has
-        # one process, and a transaction there would hold up the engine.
+        """Everything that was not taken yet, one message after the other."""
+        # Several processes may deliver from PostgreSQL. A transaction keeps its alarms from the others until they were
+        # taken. If a process hangs inside, the database ends its session, and another one sends them. SQLite has one
+        # process, and a transaction there would hold up the engine.
         is_shared = sqlite_path(self._store) is None
         if is_shared:
             connection.run("SET idle_in_transaction_session_timeout = '60s'")
         while not self._stop.is_set():
             if is_shared:
                 connection.begin()
-            found = connection.all(_NEXT + " FOR UPDATE OF a SKIP LOCKED" if is_shared else _NEXT)
+            found, state = self._next(connection, _NEW, is_shared=is_shared), SENT
             if not found:
+                found, state = self._next(connection, _OVER, is_shared=is_shared), TOLD_OVER
+            if not found:
+                if is_shared:
+                    connection.commit()  # with those that were muted
                 return
-            alarm = alarm_info(found[0])
-            self.post(msgspec.json.encode({"alarm": alarm}), str(alarm.number))
+            body = msgspec.json.encode(message(found, self._page, self._kind))
+            self.post(body, str(found[0].number) + ("-over" if state == TOLD_OVER else ""))
             self._failures = 0
+            if state == SENT:
+                self._quiet_until = time.monotonic() + TOGETHER * self._pause
             if self._is_left:
                 return  # the next process sends it once more
-            connection.run("UPDATE alarm SET delivered = 1 WHERE number = ?", (alarm.number,))
+            _set_delivered(connection, found, state, found[0].number)
             if is_shared:
                 connection.commit()
 
+    def _next(self, connection: Any, where: str, *, is_shared: bool) -> list[AlarmRow]:
+        """The alarms of the next message; none as long as others may come that belong to it."""
+        lock = " FOR UPDATE OF a SKIP LOCKED" if is_shared else ""
+        found = alarm_rows(connection.all, where, (), MOST, order=_PAGES_FIRST, lock=lock)
+        if where == _NEW:
+            silent = _not_to_be_sent(connection, found)
+            _set_delivered(connection, silent, NOT_SENT)
+            found = [alarm for alarm in found if alarm not in silent]
+        if where == _OVER:
+            return found
+        group = [alarm for alarm in found if alarm.page == found[0].page and alarm.time - found[0].time <= TOGETHER]
+        if group:
+            age = time.time() - min(alarm.time for alarm in group)
+            if age < GATHER * self._pause or (time.monotonic() < self._quiet_until and age < TOGETHER * self._pause):
+                return []
+        return group
+
     def post(self, body: bytes, delivery: str) -> None:
-        """Send one alarm; raises unless it was taken with a status of 2xx."""
+        """Send one message; raises unless it was taken with a status of 2xx."""
         timestamp = str(int(time.time()))
         headers = {
             "content-type": "application/json",
@@ -143,6 +242,29 @@ class Webhook:
         request = urllib.request.Request(self._url, body, headers, method="POST")  # noqa: S310 - checked above
         with self._opener.open(request, timeout=PATIENCE):
             pass
+
+
+def _set_delivered(connection: Any, alarms: Sequence[AlarmRow], state: int, message: int | None = None) -> None:
+    """Note what was done with some alarms, and with which message: it is named by the first of them."""
+    update = "UPDATE alarm SET delivered = ?, message = ? WHERE number = ?"
+    connection.run_many(update, [(state, message, alarm.number) for alarm in alarms])
+
+
+def _not_to_be_sent(connection: Any, alarms: Sequence[AlarmRow]) -> list[AlarmRow]:
+    """Alarms of muted streams, and follow-ups of an alarm that somebody looks after."""
+    if not alarms:
+        return []
+    muted = [each.streams for each in mutes(connection.all)]
+    looked_after = {
+        name
+        for (name,) in connection.all(
+            "SELECT DISTINCT s.name FROM alarm a JOIN stream s ON s.number = a.stream "
+            "WHERE a.ended IS NULL AND a.acknowledged IS NOT NULL"
+        )
+    }
+    return [
+        alarm for alarm in alarms if matches(muted, alarm.stream) or (not alarm.page and alarm.stream in looked_after)
+    ]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

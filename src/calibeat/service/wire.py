@@ -15,11 +15,17 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from .alarms import LONGEST_MUTE, AlarmGroup, Mute
 from .events import (
     LATEST_TIME,
     LONGEST_NAME,
+    Control,
+    CorrectionEvent,
     EachStatus,
     ForecastEvent,
+    GroupValues,
+    InvalidEvent,
+    Label,
     Name,
     Outcome,
     OutcomeEvent,
@@ -27,11 +33,25 @@ from .events import (
     Probability,
     Refusal,
     Score,
+    Scores,
+    StreamSettings,
     Time,
     is_text,
 )
-from .store.queries import MAX_HOURS, MAX_LIMIT, MAX_PAGES, ORDERS, PAGE_ORDERS, SPANS, Delay, Hour, StreamInfo
-from .store.types import AlarmInfo
+from .store.queries import (
+    MAX_HOURS,
+    MAX_LIMIT,
+    MAX_PAGES,
+    ORDERS,
+    PAGE_ORDERS,
+    SPANS,
+    AlarmRow,
+    Delay,
+    EventInfo,
+    Hour,
+    Segment,
+    StreamInfo,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +79,8 @@ class ForecastBody(Struct, forbid_unknown_fields=True):
     id: Name | UnsetType = UNSET
     score: Score | UnsetType = UNSET
     time: Time | UnsetType | None = UNSET
+    scores: Scores | UnsetType = UNSET
+    groups: GroupValues | UnsetType = UNSET
     events: list[ForecastEvent] | UnsetType = UNSET
 
 
@@ -69,7 +91,35 @@ class OutcomeBody(Struct, forbid_unknown_fields=True):
     id: Name | UnsetType = UNSET
     outcome: Outcome | UnsetType = UNSET
     time: Time | UnsetType | None = UNSET
+    label: Label | UnsetType = UNSET
     events: list[OutcomeEvent] | UnsetType = UNSET
+
+
+class CorrectionBody(Struct, forbid_unknown_fields=True):
+    """One event, or many as `events`; null where the outcome is unknown again."""
+
+    stream: Name | UnsetType = UNSET
+    id: Name | UnsetType = UNSET
+    outcome: Outcome | UnsetType | None = UNSET
+    time: Time | UnsetType | None = UNSET
+    label: Label | UnsetType | None = UNSET
+    events: list[CorrectionEvent] | UnsetType = UNSET
+
+
+class ResumeBody(Struct, forbid_unknown_fields=True):
+    """What becomes of the outcomes that came while the stream was frozen: they are learnt, or dropped."""
+
+    outcomes: Literal["learn", "drop"] = "learn"
+
+
+class NameBody(Struct, forbid_unknown_fields=True):
+    """The name of the copy, or the new name of the stream."""
+
+    to: Name
+
+
+class NoBody(Struct, forbid_unknown_fields=True):
+    """Nothing is asked for beside the address."""
 
 
 class ForecastBatch(Struct, forbid_unknown_fields=True):
@@ -79,20 +129,30 @@ class ForecastBatch(Struct, forbid_unknown_fields=True):
 
 
 class OutcomeBatch(Struct, forbid_unknown_fields=True):
-    """Outcomes of any streams. Each gets its own status."""
+    """Outcomes of any streams. Each gets its own status: a bad one does not hold up the others."""
 
     events: Annotated[list[OutcomeEvent], Meta(min_length=1)]
+
+
+class CorrectionBatch(Struct, forbid_unknown_fields=True):
+    """Corrections of any streams. Each gets its own status."""
+
+    events: Annotated[list[CorrectionEvent], Meta(min_length=1)]
 
 
 # ---- answers -----------------------------------------------------------------------------------------------------
 
 
-class ForecastAnswer(Struct):
-    """A calibrated forecast. The same id gets the same answer, however often it is asked."""
+class ForecastAnswer(Struct, omit_defaults=True):
+    """A calibrated forecast. The same id gets the same answer, however often it is asked.
+
+    Of one score it is a probability; of scores those of all classes, as the scores came: a list or an object.
+    """
 
     stream: str
     id: str
-    probability: Probability
+    probability: Probability | UnsetType = UNSET
+    probabilities: list[Probability] | dict[str, Probability] | UnsetType = UNSET
 
 
 class ForecastAnswers(Struct):
@@ -102,17 +162,21 @@ class ForecastAnswers(Struct):
 
 
 class OutcomeAnswer(Struct):
-    """`learnt`; `held` until it is mature; `repeated`: known before, nothing changed; `corrected`: recorded."""
+    """What happened: `learnt`; `held` until it is mature or its stream is resumed; `repeated`: known before.
+
+    `corrected`: recorded; the stream is replayed with it while it goes on.
+    """
 
     status: OutcomeStatus
 
 
-class OutcomeAnswerOfMany(Struct):
-    """What happened to one outcome of a batch."""
+class OutcomeAnswerOfMany(Struct, omit_defaults=True):
+    """What happened to one outcome of a batch. One that is `invalid` has a sentence; its stream or id may be null."""
 
-    stream: str
-    id: str
+    stream: str | None
+    id: str | None
     status: EachStatus
+    message: str | UnsetType = UNSET
 
 
 class OutcomeAnswers(Struct):
@@ -126,6 +190,20 @@ class StreamsAnswer(Struct):
 
     streams: list[StreamInfo]
     next: str | None
+
+
+class StreamAnswer(Struct):
+    """What a stream is: its classes, by number or name; or its groups."""
+
+    stream: str
+    classes: int | list[str] | None
+    groups: dict[str, Any] | None
+
+
+class SegmentsAnswer(Struct):
+    """The segments of a stream with groups, best evidence first."""
+
+    segments: list[Segment]
 
 
 class HistoryAnswer(Struct):
@@ -145,9 +223,61 @@ class DelaysAnswer(Struct):
 
 
 class AlarmsAnswer(Struct):
-    """The latest alarms, the newest first."""
+    """The latest alarms, the newest first; and the same as groups of one cause each."""
 
-    alarms: list[AlarmInfo]
+    alarms: list[AlarmRow]
+    groups: list[AlarmGroup]
+
+
+_STREAMS = {"pattern": r"^([^\u0000-\u001f\u007f*]+\*?|\*)$"}
+Pattern = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, extra_json_schema=_STREAMS)]
+
+
+class AcknowledgeBody(Struct, forbid_unknown_fields=True):
+    """Whose open alarms somebody looks after: a stream, or `paris/*`."""
+
+    streams: Pattern
+
+
+class AcknowledgeAnswer(Struct):
+    """How many alarms are acknowledged by this."""
+
+    acknowledged: int
+
+
+class MuteBody(Struct, forbid_unknown_fields=True):
+    """Whose alarms are not sent: a stream, or `paris/*`; for so long, or until it is deleted."""
+
+    streams: Pattern
+    seconds: Annotated[float, Meta(ge=1.0, le=LONGEST_MUTE)] | None = None
+
+
+class MutesAnswer(Struct):
+    """What is muted now."""
+
+    mutes: list[Mute]
+
+
+class EventsAnswer(Struct):
+    """Events of a stream in the order of their forecasts; `next` is what `after` must be for the next page, or null."""
+
+    events: list[EventInfo]
+    next: str | None
+
+
+class ForgottenAnswer(Struct):
+    """The event is gone from the database. What was learnt from it stays in the state of its stream."""
+
+    stream: str
+    id: str
+    status: Literal["forgotten"] = "forgotten"
+
+
+class DeletedAnswer(Struct):
+    """The stream has no name any more, and its events are being deleted."""
+
+    stream: str
+    status: Literal["deleted"] = "deleted"
 
 
 class ErrorDetail(Struct):
@@ -189,8 +319,14 @@ def refusal_body(refusal: Refusal) -> bytes:
 COULD_NOT = "the service could not answer; its log says why"
 UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
 FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
+TOO_SOON = error_body("too_many_requests", "this token has a limit of requests a second; try again later")
+STARTING = error_body("starting", "the service must have its store, got one that starts or waits for it - try again")
 INTERNAL = error_body("internal", COULD_NOT)
 ENCODED = error_body("unsupported_media_type", "body must be plain, without content-encoding", "content-encoding")
+PACKED = error_body("unsupported_media_type", "body must be plain JSON, got gzip")
+LINES = error_body(
+    "unsupported_media_type", 'body must be one JSON object, got one a line: send {"events": [ ... ]} instead'
+)
 NOT_JSON = error_body("unsupported_media_type", "content-type must be application/json from a web page", "content-type")
 WRONG_HOST = error_body(
     "misdirected",
@@ -211,7 +347,15 @@ class AskedEvents(NamedTuple):
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)  # what msgspec raises for a body
 _forecasts = msgspec.json.Decoder(ForecastBody)
-_outcomes = msgspec.json.Decoder(OutcomeBody)
+_settings = msgspec.json.Decoder(StreamSettings)
+
+
+class OutcomeKind(NamedTuple):
+    """Outcomes, or what takes their place."""
+
+    decoder: Any
+    event: Any
+    rules: dict[str, str]
 
 
 def read_forecasts(body: bytes, most: int) -> AskedEvents:
@@ -228,55 +372,144 @@ def read_forecasts(body: bytes, most: int) -> AskedEvents:
         found = _forecasts.decode(body)
     except UNREADABLE as error:
         raise explained(error, body) from None
-    return _asked(found, "score", ForecastEvent, body, most)
+    if found.events is UNSET:
+        if found.stream is UNSET or found.id is UNSET or (found.score is UNSET and found.scores is UNSET):
+            raise _missing(found, ("stream", "id", "score"))
+        time = None if found.time is UNSET else found.time
+        events = [ForecastEvent(found.stream, found.id, found.score, time, found.scores, found.groups)]
+    else:
+        events = _many(found, ("stream", "id", "score", "time", "scores", "groups"), most)
+    for number, event in enumerate(events):
+        if (event.score is UNSET) == (event.scores is UNSET):
+            lost = event.score is UNSET
+            what = "score is missing" if lost else "event must have either score or scores, got both"
+            is_one = found.events is UNSET
+            raise bad(what if is_one else f"{what} - at event {number}", "score" if is_one else number)
+    if _may_hold_controls(body):
+        for number, event in enumerate(events):
+            if problem := _control_in(event):
+                is_one = found.events is UNSET
+                sentence = f"{problem[1]}{'' if is_one else f' - at event {number}'}"
+                raise bad(sentence, problem[0] if is_one else number)
+    return AskedEvents(events, found.events is UNSET)
 
 
-def read_outcomes(body: bytes, most: int) -> AskedEvents:
-    """The outcomes that a body brings, or `Refusal`.
+def read_corrections(body: bytes, most: int) -> AskedEvents:
+    """What takes the place of outcomes, as `read_outcomes`: null, where they are unknown again.
+
+    >>> read_corrections(b'{"stream": "paris", "id": "e1", "outcome": null}', 100).events[0].outcome is None
+    True
+    """
+    return read_outcomes(body, most, CORRECTIONS)
+
+
+def read_outcomes(body: bytes, most: int, kind: OutcomeKind | None = None) -> AskedEvents:
+    """The outcomes that a body brings, or `Refusal`. A bad one of a batch is an `InvalidEvent` in its place.
 
     >>> read_outcomes(b'{"stream": "paris", "id": "e1", "outcome": 2}', 100)
     Traceback (most recent call last):
         ...
     calibeat.service.events.Refusal: outcome must be 0 or 1, got 2
     """
+    kind = kind or OUTCOMES
     try:
-        found = _outcomes.decode(body)
+        found = kind.decoder.decode(body)
     except UNREADABLE as error:
-        whole = _with_whole_outcomes(body)
-        if whole is None:
-            raise explained(error, body) from None
-        return read_outcomes(whole, most)
-    return _asked(found, "outcome", OutcomeEvent, body, most)
+        return _one_by_one(body, error, most, kind)
+    if found.events is UNSET:
+        if found.stream is UNSET or found.id is UNSET or (found.outcome is UNSET and found.label is UNSET):
+            raise _missing(found, ("stream", "id", "outcome"))
+        time = None if found.time is UNSET else found.time
+        events: list[Any] = [kind.event(found.stream, found.id, found.outcome, time, found.label)]
+        if _may_hold_controls(body) and (problem := _control_in(events[0])):
+            raise bad(problem[1], problem[0])
+        return AskedEvents(events, single=True)
+    events = _many(found, ("stream", "id", "outcome", "time", "label"), most)
+    looks = _may_hold_controls(body)
+    for number, event in enumerate(events):
+        if event.outcome is UNSET and event.label is UNSET:
+            events[number] = InvalidEvent(f"outcome is missing - at event {number}", event.stream, event.id)
+        elif looks and (problem := _control_in(event)):
+            events[number] = InvalidEvent(f"{problem[1]} - at event {number}", event.stream, event.id)
+    return AskedEvents(events, single=False)
 
 
-def _asked(found: Any, field: str, event: Any, body: bytes, most: int) -> AskedEvents:
-    """The events of a decoded body. `field` is what an event has besides its stream, id and time."""
-    is_single = found.events is UNSET
-    if is_single:
-        stream, name, value, time = found.stream, found.id, getattr(found, field), found.time
-        if stream is UNSET or name is UNSET or value is UNSET:
-            raise _missing(found, ("stream", "id", field))
-        events: list[Any] = [event(stream, name, value, None if time is UNSET else time)]
-    else:
-        events = _many(found, ("stream", "id", field, "time"), most)
-    if b"\\" in body or b"\x7f" in body:  # without a backslash JSON can hold no control character but this one
-        _refuse_controls(events, many=not is_single)
-    return AskedEvents(events, is_single)
-
-
-def _with_whole_outcomes(body: bytes) -> bytes | None:
-    """The body with 0 and 1 where it has 0.0 and 1.0, which are whole numbers to JSON; None if it has none of them."""
+def _one_by_one(body: bytes, error: Exception, most: int, kind: OutcomeKind) -> AskedEvents:
+    """A body that cannot be read as a whole: each event stands for itself; 0.0 and 1.0 are whole numbers to JSON."""
     try:
         found: Any = msgspec.json.decode(body)
-        events = [found, *found["events"]] if "events" in found else [found]
-        parts = [
-            event for event in events if isinstance(event.get("outcome"), float) and event["outcome"] in {0.0, 1.0}
-        ]
-    except (*UNREADABLE, TypeError, AttributeError):
-        return None
-    for event in parts:
-        event["outcome"] = int(event["outcome"])
-    return _encode(found) if parts else None
+        events = found.get("events", found)
+    except (*UNREADABLE, AttributeError):
+        raise explained(error, body, rules=kind.rules) from None
+    if isinstance(events, dict) and _is_whole(events):
+        return read_outcomes(_encode({**events, "outcome": int(events["outcome"])}), most, kind)
+    if not isinstance(events, list) or len(found) > 1 or len(events) > most:
+        if isinstance(events, list) and len(events) > most and len(found) == 1:
+            raise Refusal("too_many", f"events must be {most} at most, got {len(events)}", "events", 413)
+        raise explained(error, body, rules=kind.rules) from None
+    return AskedEvents([_outcome_or_not(event, number, kind) for number, event in enumerate(events)], single=False)
+
+
+def _is_whole(event: Any) -> bool:
+    outcome = event.get("outcome") if isinstance(event, dict) else None
+    return isinstance(outcome, float) and outcome in {0.0, 1.0}
+
+
+def _outcome_or_not(event: Any, number: int, kind: OutcomeKind) -> Any:
+    """One outcome of a batch."""
+    if _is_whole(event):
+        event = {**event, "outcome": int(event["outcome"])}
+    try:
+        read = msgspec.convert(event, kind.event)
+        if read.outcome is UNSET and read.label is UNSET:
+            problem = "outcome is missing"
+        else:
+            problem = (_control_in(read) or ("", ""))[1]
+        if not problem:
+            return read
+    except msgspec.ValidationError as error:
+        problem = explained(error, _encode(event), what="event", rules=kind.rules).message
+    stream, name = (
+        part if isinstance(part := event.get(field) if isinstance(event, dict) else None, str) else None
+        for field in ("stream", "id")
+    )
+    return InvalidEvent(f"{problem} - at event {number}", stream, name)
+
+
+def read_settings(body: bytes, stream: str) -> StreamSettings:
+    """What a stream is to be, or `Refusal`.
+
+    >>> read_settings(b'{"groups": ["country", "device"], "names": true}', "paris").groups
+    ['country', 'device']
+    """
+    try:
+        found = _settings.decode(body)
+    except UNREADABLE as error:
+        raise explained(error, body, rules=SETTINGS_RULES) from None
+    for field in ("stream", "id"):
+        if getattr(found, field):
+            raise bad(f"{field!r} is not a field of this request", field)
+    return msgspec.structs.replace(found, stream=stream)
+
+
+def read_control(verb: str, stream: str, body: bytes) -> Control:
+    """What is to be done to a stream, or `Refusal`.
+
+    >>> read_control("resume", "paris", b'{"outcomes": "drop"}').outcomes
+    'drop'
+    >>> read_control("rename", "paris", b"")
+    Traceback (most recent call last):
+        ...
+    calibeat.service.events.Refusal: to is missing
+    """
+    try:
+        found = msgspec.json.decode(body.strip() or b"{}", type=VERB_BODIES[verb])
+    except UNREADABLE as error:
+        raise explained(error, body, rules=VERB_RULES) from None
+    more = {name: getattr(found, name) for name in found.__struct_fields__}
+    if not is_text(more.get("to", "")):
+        raise bad(f"to must be text without control characters, got {more['to']!r:.60}", "to")
+    return Control(verb, stream, **more)  # type: ignore[arg-type]  # a key of VERB_BODIES
 
 
 def _many(found: Any, fields: tuple[str, ...], most: int) -> list[Any]:
@@ -294,13 +527,17 @@ def _missing(found: Any, fields: tuple[str, ...]) -> Refusal:
     return bad(f"{lost} is missing: body must have {', '.join(fields)}, or events", lost)
 
 
-def _refuse_controls(events: list[Any], *, many: bool) -> None:
-    for number, event in enumerate(events):
-        for field in ("stream", "id"):
-            if not is_text(value := getattr(event, field)):
-                where = f" - at event {number}" if many else ""
-                sentence = f"{field} must be text without control characters, got {value!r:.60}{where}"
-                raise bad(sentence, number if many else field)
+def _may_hold_controls(body: bytes) -> bool:
+    """Without a backslash JSON can hold no control character but one."""
+    return b"\\" in body or b"\x7f" in body
+
+
+def _control_in(event: Any) -> tuple[str, str] | None:
+    """The field of an event that has a control character, and a sentence."""
+    for field in ("stream", "id"):
+        if not is_text(value := getattr(event, field)):
+            return field, f"{field} must be text without control characters, got {value!r:.60}"
+    return None
 
 
 def bad(message: str, at: int | str | None = None) -> Refusal:
@@ -318,11 +555,36 @@ RULES = {
     "outcome": "must be 0 or 1",
     "time": "must be seconds since 1970, at most the year 9999, or null",
     "events": "must be a list of events",
+    "scores": "must be a list of numbers, or an object with a number for each class",
+    "groups": "must be an object with a string, a whole number, a bool or null for each name",
+    "label": "must be a string, a number or a bool",
 }
-_PLACE = re.compile(r" - at `\$(?:\.events\[(\d+)\])?(?:\.(\w+))?`$")
+SETTINGS_RULES = {
+    "classes": "must be a number of classes, 2 or more, or a list of their names",
+    "groups": "must be a list of the names of attributes",
+    "crossings": 'must be "auto" or a list of pairs of names',
+    "cells": "must be a whole number, a power of two",
+    "names": "must be true or false",
+}
+OUTCOMES = OutcomeKind(msgspec.json.Decoder(OutcomeBody), OutcomeEvent, RULES)
+CORRECTIONS = OutcomeKind(
+    msgspec.json.Decoder(CorrectionBody),
+    CorrectionEvent,
+    RULES | {"outcome": "must be 0, 1 or null", "label": "must be a string, a number, a bool or null"},
+)
+VERB_RULES = {"to": _NAMED, "outcomes": 'must be "learn" or "drop"'}
+VERB_BODIES: dict[str, Any] = {
+    "freeze": NoBody,
+    "resume": ResumeBody,
+    "passthrough": NoBody,
+    "reset": NoBody,
+    "copy": NameBody,
+    "rename": NameBody,
+}
+_PLACE = re.compile(r" - at `(?:key in )?\$(?:\.events\[(\d+)\])?(?:\.(\w+))?(?:\[.*?\])*`$")
 
 
-def explained(error: Exception, body: bytes) -> Refusal:
+def explained(error: Exception, body: bytes, what: str | None = None, rules: dict[str, str] | None = None) -> Refusal:
     """What msgspec found, said as the rest of calibeat says it: what, requirement, got, where."""
     if isinstance(error, UnicodeDecodeError):
         byte = error.object[error.start]
@@ -334,15 +596,16 @@ def explained(error: Exception, body: bytes) -> Refusal:
     event = int(place[1]) if place and place[1] else None
     field = place[2] if place else None
     where = "" if event is None else f" - at event {event}"
-    if field in RULES:
+    rules = rules or RULES
+    if field in rules:
         return bad(
-            f"{field} {RULES[field]}, got {_value(body, event, field)}{where}", field if event is None else event
+            f"{field} {rules[field]}, got {_value(body, event, field)}{where}", field if event is None else event
         )
     if match := re.search(r"unknown field `(.*?)`", message):
         return bad(f"{match[1]!r:.60} is not a field of this request{where}", match[1][:60] if event is None else event)
     if match := re.search(r"missing required field `(\w+)`", message):
         return bad(f"{match[1]} is missing{where}", match[1] if event is None else event)
-    what = "body" if event is None else "event"
+    what = what or ("body" if event is None else "event")
     return bad(f"{what} must be a JSON object{where}", event)
 
 
@@ -403,6 +666,12 @@ def _named(description: str) -> Parameter:
     return Parameter(read, NAME_SCHEMA, description)
 
 
+def _flag(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError("must be true or false")
+    return text == "true"
+
+
 def _seconds(text: str) -> float:
     try:
         value = float(text) if text.isascii() and "_" not in text else math.nan
@@ -445,7 +714,18 @@ _HOUR = Parameter(
 )
 _SEARCH = _named("a part of the name")
 NO_PARAMETERS = Parameters()
-LIMIT_ONLY = Parameters({"limit": _whole(MAX_LIMIT, 100)})
+ALARMS = Parameters(
+    {
+        "stream": _named("only of this stream"),
+        "open": Parameter(_flag, {"type": "boolean"}, "only those that are open, or only those that are over"),
+        "limit": _whole(MAX_LIMIT, 100),
+    }
+)
+MUTED = Parameters({"streams": _named("as it was muted: a stream, or paris/*")})
+EVENTS = Parameters({"after": _named("the id of the last event of the page before"), "limit": _whole(MAX_LIMIT, 100)})
+SEGMENTS = Parameters(
+    {"least": _whole(10_000_000, 100, "outcomes that a segment must have"), "limit": _whole(MAX_LIMIT, MAX_LIMIT)}
+)
 RELIABILITY = Parameters({"from": _HOUR, "to": _HOUR})
 HISTORY = Parameters({"from": _HOUR, "to": _HOUR, "limit": _whole(MAX_HOURS, MAX_HOURS)})
 STREAMS = Parameters(

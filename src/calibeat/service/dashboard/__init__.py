@@ -48,14 +48,15 @@ def _assets() -> dict[str, Asset]:
         _text(__package__, "dashboard.css"),
     ]
     return {
-        "index.html": _asset(_text(__package__, "index.html"), "text/html"),
-        "dashboard.js": _asset(f'{library}\n(() => {{\n"use strict";\n{script}\n}})();\n', "text/javascript"),
-        "dashboard.css": _asset("\n".join(style), "text/css"),
-        "icon.svg": _asset(_text(__package__, "icon.svg"), "image/svg+xml"),
+        "index.html": make_asset(_text(__package__, "index.html"), "text/html"),
+        "dashboard.js": make_asset(f'{library}\n(() => {{\n"use strict";\n{script}\n}})();\n', "text/javascript"),
+        "dashboard.css": make_asset("\n".join(style), "text/css"),
+        "icon.svg": make_asset(_text(__package__, "icon.svg"), "image/svg+xml"),
     }
 
 
-def _asset(text: str, media_type: str) -> Asset:
+def make_asset(text: str, media_type: str) -> Asset:
+    """A file of a text."""
     body = text.encode()
     return Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
 

@@ -75,7 +75,7 @@ function makeList(choose) {
     for (const input of ranks.querySelectorAll("input")) input.checked = input.value === state.order;
     const question = new URLSearchParams({ order: state.order, page: state.page });
     if (state.search) question.set("search", state.search);
-    return `/v1/overview?${question}`;
+    return `v1/overview?${question}`;
   }
 
   // ---- written again with every answer ----
@@ -182,8 +182,8 @@ function makeEmpty() {
     element("p", { class: "small" }, "The page asks every few seconds: the stream appears here by itself."));
   part.fill = needsToken => {
     const token = needsToken ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";
-    const line = (path, body) => `curl ${location.origin}${path}${token} \\\n  -d '${body}'`;
-    write(command, `${line("/v1/forecasts", '{"stream": "paris", "id": "e1", "score": 0.83}')}\n\n${line("/v1/outcomes", '{"stream": "paris", "id": "e1", "outcome": 1}')}`);
+    const line = (path, body) => `curl ${location.origin}${location.pathname}${path}${token} \\\n  -d '${body}'`;
+    write(command, `${line("v1/forecasts", '{"stream": "paris", "id": "e1", "score": 0.83}')}\n\n${line("v1/outcomes", '{"stream": "paris", "id": "e1", "outcome": 1}')}`);
   };
   return part;
 }

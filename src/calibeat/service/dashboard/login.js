@@ -5,7 +5,7 @@ function startLogin(again) {
     event.preventDefault();
     button.disabled = true;
     try {
-      const answer = await fetch("/login", { method: "POST", body: new URLSearchParams({ token: field.value }) });
+      const answer = await fetch("login", { method: "POST", body: new URLSearchParams({ token: field.value }) });
       if (answer.ok) { field.value = ""; write(problem, ""); again(); return; }
       write(problem, answer.status === 401 ? "The service does not know this token, or it was revoked." : `The service answered with status ${answer.status}.`);
       field.select();
@@ -16,7 +16,7 @@ function startLogin(again) {
     }
   });
   byId("logout").addEventListener("click", async () => {
-    try { await fetch("/logout", { method: "POST" }); } catch { return; }
+    try { await fetch("logout", { method: "POST" }); } catch { return; }
     again();
   });
 }

@@ -17,6 +17,10 @@ function makeStream(choose) {
   const places = Object.fromEntries(["overtime", "curves", "losses", "map", "arrivals", "delays"].map(id => [id, place(id)]));
   const params = element("dl", { class: "facts" }), lanes = element("ul", { class: "lanes" }), lanesPart = element("div", {}, element("h3", {}, "Weights of the lanes"), lanes);
   const mapPart = element("div", {}, howToRead("A score on the x-axis becomes the probability above it. The grey line is a score that is left as it is."), places.map);
+  const SEGMENT = ["Events", "Said", "Happened", "Evidence"];
+  const segmentRows = element("tbody", { role: "rowgroup" });
+  const segmentsTable = element("table", { id: "segments", class: "streams", role: "table", "aria-label": "Segments" },
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...["Segment", ...SEGMENT].map(name => element("th", { scope: "col", role: "columnheader" }, name)))), segmentRows);
   const pendingWords = element("p", {}), delaysPart = element("div", {}, element("h3", {}, "How late outcomes came"), places.delays);
   const part = (id, heading, ...children) => element("section", { class: "inner", id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, heading), ...children);
 
@@ -26,6 +30,9 @@ function makeStream(choose) {
     part("reliability-part", "Reliability",
       howToRead("Each point is a tenth of the forecasts: what was forecast, and how often it happened. On the diagonal both agree. Whiskers are 95 % intervals."), places.curves),
     part("raw-part", "Raw against calibrated", howToRead("Log-loss, lower is better. The calibrated line should lie below the raw one."), places.losses),
+    part("segments-part", "Segments",
+      howToRead("Events that share a value of a group: what was said of them and how often it happened. Those with the strongest evidence of a difference come first; a mark says that luck does not explain it."),
+      element("div", { class: "sideways" }, element("div", { class: "scroller" }, segmentsTable))),
     part("learnt-part", "What was learnt", mapPart, element("h3", {}, "Parameters"), params, lanesPart),
   ];
   const waiting = element("p", { class: "small" }, "No outcome has been learnt yet. Pictures of forecasts and outcomes appear with the first one.");
@@ -47,7 +54,7 @@ function makeStream(choose) {
 
   function words() {
     const { stream, alarms: raised, method, monitored } = data, oldest = now() - stream.oldest_pending;
-    write(lead, `${counted(stream.events, "forecast")}, ${count(stream.outcomes)} with an outcome. ${lately(stream.last_event)} Method: ${method.toUpperCase()}.`);
+    write(lead, `${counted(stream.events, "forecast")}, ${count(stream.outcomes)} with an outcome. ${lately(stream.last_event)} Method: ${method.toUpperCase()}.${shapeOf(stream)}`);
     const late = medianDelay(data.delays);
     figures.write([
       [pair(stream.raw_error, stream.error), ""], [pair(stream.raw_log_loss, stream.log_loss), ""],
@@ -61,7 +68,7 @@ function makeStream(choose) {
   }
 
   function facts() {
-    const key = JSON.stringify([data.params, data.lanes]), notes = "mean_lag" in data.params ? MIXED : "c" in data.params ? BETA : PLATT;
+    const key = JSON.stringify([data.params, data.lanes]), notes = data.method === "multi" ? {} : "mean_lag" in data.params ? MIXED : "c" in data.params ? BETA : PLATT;
     if (params.dataset.key === key) return;
     params.dataset.key = key;
     params.replaceChildren(...Object.entries(data.params).map(([param, value]) => element("div", {},
@@ -71,6 +78,18 @@ function makeStream(choose) {
     lanes.replaceChildren(...weights.map(([lane, weight]) => element("li", {}, element("span", {}, lane), laneBar(weight), element("span", { class: "number" }, percent(weight)))));
   }
 
+  function segments() {
+    const key = JSON.stringify(data.segments);
+    byId("segments-part").hidden = !data.segments.length;
+    if (segmentRows.dataset.key === key) return;
+    segmentRows.dataset.key = key;
+    segmentRows.replaceChildren(...data.segments.map(segment => {
+      const cells = [count(segment.events), percent(segment.mean_forecast), percent(segment.rate), evidence(segment)];
+      return element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, element("bdi", {}, `${segment.attribute} = ${[segment.value].flat().map(value => value ?? "missing").join(", ")}`)),
+        ...cells.map((text, i) => element("td", { role: "cell", class: "number", "data-label": SEGMENT[i] }, text)));
+    }));
+  }
+
   function draw(how) {
     document.title = `${name} – calibeat`;
     words();
@@ -78,6 +97,7 @@ function makeStream(choose) {
     const some = data.stream.outcomes > 0;
     waiting.hidden = some;
     for (const section of learnt) section.hidden = !some;
+    if (some) segments();
     mapPart.hidden = !data.map;
     delaysPart.hidden = !data.delays.length;
     for (const { of, when } of pictures) if (when(data)) of[how](data);
@@ -90,7 +110,7 @@ function makeStream(choose) {
       for (const input of spans.querySelectorAll("input")) input.checked = input.value === span;
       if (name !== wanted) data = null;
       name = wanted;
-      return `/v1/view?${new URLSearchParams({ stream: name, span })}`;
+      return `v1/view?${new URLSearchParams({ stream: name, span })}`;
     },
     show: answer => {
       const other = data === null || data.stream.name !== answer.stream.name, how = other || data.span !== answer.span ? "draw" : "refresh";
@@ -110,6 +130,17 @@ function judged(view) { // outcomes that came before the state was imported have
 
 function lately(at) {
   return known(at) ? `The last one was made ${ago(at)}.` : "They were made before the state was imported.";
+}
+
+// What a stream has beside one score.
+function shapeOf({ classes, groups }) {
+  if (classes !== null) return ` ${Array.isArray(classes) ? `Classes: ${classes.slice(0, 10).join(", ")}${classes.length > 10 ? ", …" : ""}.` : `${count(classes)} classes.`} Pictures are about the class with the largest probability.`;
+  return groups === null ? "" : ` Groups: ${groups.attributes.join(", ")}.`;
+}
+
+function evidence({ log_e, flagged }) { // an e-value of 20 is as good as "1 in 20"
+  const odds = log_e <= 0 ? "none" : log_e > 16 ? "1 in more than 10,000,000" : `1 in ${count(Math.round(Math.exp(log_e)))}`;
+  return flagged ? `${odds} ✱` : odds;
 }
 
 function laneBar(weight) {

@@ -15,17 +15,19 @@ from calibeat.errors import InvalidInput
 from .queries import Reader, recount_totals, refresh_ranking
 from .schema import create_tables, version_of
 from .sqlite import SqliteConnection, SqliteStore
-from .types import Store, StoreBusy
+from .types import Store, StoreAway, StoreBusy
 
 __all__ = [
     "Reader",
     "Store",
+    "StoreAway",
     "StoreBusy",
     "backup",
     "is_store",
     "open_connection",
     "open_reader",
     "open_store",
+    "outages",
     "owned",
     "owned_store",
     "reading",
@@ -38,7 +40,8 @@ def open_store(url: str) -> Store:
 
     Raises
     ------
-    InvalidInput : the address cannot be read, the store is in use, or the database does not answer.
+    InvalidInput : the address cannot be read, the store is in use, or the database refuses to be used.
+    StoreAway : the database does not answer now.
     SnapshotMismatch : the file or database is not a store of this format.
     """
     path = sqlite_path(url)
@@ -47,6 +50,15 @@ def open_store(url: str) -> Store:
     from .postgres import PostgresStore  # psycopg is needed only here
 
     return PostgresStore(url)
+
+
+def outages(url: str) -> tuple[type[Exception], ...]:
+    """The errors after which a store may answer again later, if it is asked over a new connection."""
+    if sqlite_path(url) is not None:
+        return SqliteConnection.outages
+    from .postgres import PostgresConnection
+
+    return (*PostgresConnection.outages, StoreAway)
 
 
 def open_connection(url: str, *, write: bool = False) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -24,9 +24,16 @@ from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
+    INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
+    INSERT_NAMES,
     INSERT_ROLLUPS,
+    INSERT_SAID,
+    INSERT_SHAPES,
+    OR_CELL,
+    OR_NAME,
+    OR_SHAPE,
     SETTLE_EVENTS,
     SETTLED,
     SETTLED_COLUMNS,
@@ -34,6 +41,7 @@ from .types import (
     UPDATE_STREAMS,
     Overtaken,
     Store,
+    StoreAway,
     StoreBusy,
     StreamState,
     TableRow,
@@ -50,9 +58,16 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _CREATING = 0x63616C69_00000001, 0x63616C69_00000002
 _TOTALS = 0x63616C6C  # with the number of a writer
+_REWORK = 0x63616C6D_00000000  # and the number of a stream
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
-_ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+_ALIVE = {
+    "keepalives_idle": 8,
+    "keepalives_interval": 4,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "connect_timeout": 5,
+}
 _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
 
 # A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
@@ -71,18 +86,24 @@ _DURABLE = (
 
 _AT_ONCE = 5_000  # rows that a cursor brings
 _ALL_OF = "SELECT * FROM "
-_EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8"
+_EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8 int2 bytea bytea"
 _SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
-_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea"
+_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea int2"
 _SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
 _UNCHANGED = (
     f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
+)
+_FORGET_NAMES, _FORGOTTEN = (
+    "DELETE FROM name USING ",
+    " AS w (stream, word) WHERE name.stream = w.stream AND name.word = w.word",
 )
 _ROLLUP_TYPES = "bigint bigint int2 int2" + 5 * " float8"
 
 
 class PostgresConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
+
+    outages: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.InterfaceError)
 
     types: ClassVar[dict[str, str]] = {
         "text": 'TEXT COLLATE "C"',
@@ -107,7 +128,8 @@ class PostgresConnection:
             self.database.execute(_DURABLE)
             self._cursors = 0
         except psycopg.Error as error:
-            raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
+            kind = InvalidInput if _is_refused(str(error)) else StoreAway
+            raise kind(f"store must be a PostgreSQL that answers, got: {error}") from error
 
     def all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement gives."""
@@ -141,6 +163,10 @@ class PostgresConnection:
     def begin_reading(self) -> None:
         """Everything that is read from now on is of one moment."""
         self.database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def try_lock(self, number: int) -> bool:
+        """Whether no other process makes this stream anew; from now on this session does."""
+        return bool(self.all("SELECT pg_try_advisory_lock(?)", (_REWORK + number,))[0][0])
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -190,6 +216,21 @@ class PostgresConnection:
         self.database.close()
 
 
+# What a server says that will let us in later. libpq gives no code for a connection that was not made, only words.
+_LATER = ("starting up", "shutting down", "recovery", "too many", "not yet accepting", "slots are reserved")
+
+
+def _is_refused(message: str) -> bool:
+    """Whether a server has answered, and a further try is of no use: a wrong password, no such database.
+
+    >>> _is_refused('FATAL:  database "x" does not exist'), _is_refused("FATAL:  the database system is starting up")
+    (True, False)
+    >>> _is_refused("connection refused")
+    False
+    """
+    return "FATAL:" in message and not any(words in message for words in _LATER)
+
+
 def without_password(url: str) -> str:
     """An address as it may be printed: user, hosts and database, as PostgreSQL itself reads them.
 
@@ -229,14 +270,17 @@ def _unless_locked() -> Iterator[None]:
 class PostgresStore(Store):
     """The store as one process of several uses it."""
 
-    failures: tuple[type[Exception], ...] = (psycopg.Error, OSError, Overtaken)
+    # Of the session, the server or its disk. Errors of data and statements are faults of ours, and end no session.
+    failures: tuple[type[Exception], ...] = (*PostgresConnection.outages, psycopg.InternalError, OSError, Overtaken)
+    is_server = True
     retries: tuple[type[Exception], ...] = (
-        errors.UniqueViolation,  # another process took the same id for another stream at the same time
+        errors.UniqueViolation,  # another process made the same stream or event at the same time
         errors.DeadlockDetected,
         errors.SerializationFailure,
         Overtaken,
     )
     one_of = "= ANY(?)"
+    from_ids = "unnest(?::bigint[], ?::text[]) AS w (stream, id) JOIN event e ON e.stream = w.stream AND e.id = w.id"
 
     def __init__(self, url: str) -> None:
         self.connection = PostgresConnection(url)
@@ -283,17 +327,24 @@ class PostgresStore(Store):
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
-    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+    def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
         """Lock the streams of these names, in their order; give those that memory does not have as they are now."""
         with _unless_locked():
             return self._streams(names, cached)
 
-    def _streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+    def _streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
         self.connection.begin()
         rows = self._run(
-            "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
+            "SELECT name, number, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
-        wanted = [name for name, version in rows if name not in cached or cached[name].version != version]
+        found = {name: (number, version) for name, number, version in rows}
+        wanted = []
+        for name in names:
+            known = cached.get(name)
+            if known is not None and found.get(name) != (known.number, known.version):
+                del cached[name]
+            if name in found and name not in cached:
+                wanted.append(name)
         return self.read_streams(wanted) if wanted else {}
 
     def create(self, names: Collection[str]) -> dict[str, int]:
@@ -317,6 +368,10 @@ class PostgresStore(Store):
         """A list as an argument of `one_of`."""
         return list(values)
 
+    def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[list[int], list[str]]:
+        """Streams and ids as the arguments of `from_ids`."""
+        return [stream for stream, _ in ids], [name for _, name in ids]
+
     def write(self, rows: dict[str, list[TableRow]]) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
         with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
@@ -325,7 +380,12 @@ class PostgresStore(Store):
             written = self._many(UPDATE_STREAMS, rows["stream"], _STREAM_TYPES, _UNCHANGED)
             self._many(INSERT_ROLLUPS + _ALL_OF, rows["rollup"], _ROLLUP_TYPES, ADD_TO_ROLLUPS)
             self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2")
-            self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8")
+            self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8 int2")
+            self._many(INSERT_SAID + _ALL_OF, rows["said"], "bigint bigint float8 int2 float8")
+            self._many(INSERT_SHAPES + _ALL_OF, rows["shape"], "bigint text", OR_SHAPE)
+            self._many(INSERT_CELLS + _ALL_OF, rows["cell"], "bigint int2 bigint bytea", OR_CELL)
+            self._many(INSERT_NAMES + _ALL_OF, rows["name"], "bigint bigint bigint text", OR_NAME)
+            self._many(_FORGET_NAMES, rows["forgotten"], "bigint bigint", _FORGOTTEN)
             for totals in rows["total"]:
                 # The last one: a process that has this row has all its other rows, so there is no deadlock.
                 self._run(_ADD_TOTALS, (*totals, self.writer))

@@ -11,36 +11,53 @@ import threading
 import time
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from math import isclose
 from typing import Any
 
 import numpy as np
 
+from calibeat._util.types import Vector
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
+from calibeat.hosts.groups import SLOT, Groups, GroupTable
 from calibeat.metrics import wilson
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import readings
+from calibeat.service.events import Refusal
 from calibeat.service.model import Model
+from calibeat.service.patterns import condition
+from calibeat.service.shape import Shape
 
 from .types import (
+    ASSUMED,
     CALIBRATED_KIND,
     DELAY_COUNT,
     DELAYS,
+    DROPPING,
+    EXPIRED,
+    FROZEN,
+    HELD,
     HOUR,
+    LEARNT,
     LOG_LOSS,
+    PASSTHROUGH,
+    PENDING,
     RAW_KIND,
     RAW_LOG_LOSS,
+    RESUMING,
     SUMS,
     TENTHS,
     TOTAL_COLUMNS,
     TOTAL_COUNTS,
+    WAITING,
     AlarmInfo,
     assigned,
+    stored_cells,
+    stored_names,
 )
 
 # ---- totals ---------------------------------------------------------------------------------------------------------
@@ -204,10 +221,32 @@ MAX_LIMIT = 1000
 MAX_HOURS = 10_000  # of one answer: fourteen months
 _NUMBERS = (  # see `_numbers_of`
     "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
-    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired"
+    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
 )
+_WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
+# What is to be forgotten is seen by nobody any more.
+_IS_KEPT = (
+    "NOT EXISTS (SELECT 1 FROM correction f WHERE f.stream = e.stream AND f.nth = e.nth "
+    "AND f.applied = 0 AND f.is_forgetting = 1)"
+)
+_EVENT_INFO = (
+    "SELECT e.id, e.time, e.status, e.score, e.forecast, e.given, e.issued, e.outcome, e.outcome_time, h.text, "
+    "(SELECT max(c.number) FROM correction c WHERE c.stream = e.stream AND c.nth = e.nth AND c.applied = 0), "
+    "(SELECT c.outcome FROM correction c WHERE c.stream = e.stream AND c.nth = e.nth AND c.applied = 0 "
+    "ORDER BY c.number DESC LIMIT 1) "
+    "FROM event e JOIN stream s ON s.number = e.stream LEFT JOIN shape h ON h.stream = e.stream "
+)
+STATUS = {
+    PENDING: "pending",
+    HELD: "held",
+    LEARNT: "learnt",
+    EXPIRED: "expired",
+    ASSUMED: "assumed",
+    WAITING: "waiting",
+}
 SELECT_ALARMS = (
-    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time FROM alarm a JOIN stream s ON s.number = a.stream "
+    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, e.time, a.ended, a.acknowledged, "
+    "a.acknowledged_by FROM alarm a JOIN stream s ON s.number = a.stream "
 )
 
 
@@ -234,8 +273,33 @@ class StreamInfo(StreamNumbers):
 
     held: int
     expired: int
+    state: str = "learning"  # "frozen", "passthrough", both; "resuming": it learns what has waited
+    frozen: bool = False
+    passthrough: bool = False
+    corrections: int = 0  # that wait to be applied
+    progress: float | None = None  # of what is being applied now: the share that is done
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
+    classes: int | list[str] | None = None  # how many, or their names; None: two, without names
+    groups: dict[str, Any] | None = None  # attributes, crossings, cells, names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """The events of a stream that share the value of an attribute, or of a pair of them."""
+
+    attribute: str
+    value: Any  # of a pair a list; the hash of the value, where names are not kept
+    events: int
+    ones: int
+    rate: float
+    mean_score: float
+    mean_forecast: float
+    offset: float  # in logits, beside what all events share
+    sd: float
+    log_e: float  # the evidence that forecasts are wrong there, as the logarithm of an e-value
+    flagged: bool  # shown to be miscalibrated, at a false discovery rate of 5 %
+    whole: bool  # False: cells were forgotten, and this one may have begun late
 
 
 @dataclass(frozen=True)
@@ -275,11 +339,50 @@ class AlarmRow(AlarmInfo):
     """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
     since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
+    ended: float | None = None  # when the episode was over; None as long as it is open
+    acknowledged: float | None = None  # when somebody began to look after it
+    acknowledged_by: str | None = None
 
 
-def alarm_info(row: tuple[Any, ...]) -> AlarmInfo:
-    """A row of `SELECT_ALARMS`."""
-    return AlarmInfo(*row[:3], bool(row[3]), *row[4:])  # type: ignore[call-arg]  # as selected
+@dataclass(frozen=True)
+class EventInfo:
+    """One event: the score, what was told for it, and what is known since.
+
+    `status` is pending, learnt, held (until it is mature), waiting (until its stream is resumed), expired or assumed.
+    `corrected` says that the outcome stands here as it was corrected, and that the stream has still to learn it so.
+    Of classes there are scores, probabilities and a label in the place of score, probability and outcome.
+    """
+
+    id: str
+    time: float  # seconds since 1970
+    status: str
+    score: float | None = None
+    probability: float | None = None
+    outcome: int | None = None
+    outcome_time: float | None = None
+    corrected: bool = False
+    scores: list[float] | dict[str, float] | None = None
+    probabilities: list[float] | dict[str, float] | None = None
+    label: Any = None
+
+
+def _event_info(row: tuple[Any, ...]) -> EventInfo:
+    """A row of `_EVENT_INFO`."""
+    name, time, status, score, forecast, given, issued, outcome, outcome_time, text, correction, corrected = row
+    shape, is_corrected = Shape.from_text(text), correction is not None
+    outcome = corrected if is_corrected else outcome
+    if shape.classes is None:
+        return EventInfo(name, time, STATUS[status], score, forecast, outcome, outcome_time, is_corrected)
+    told, scores = [1.0 - forecast, forecast], [1.0 - score, score]
+    if issued is not None:
+        told, scores = np.frombuffer(bytes(issued)).tolist(), np.frombuffer(bytes(given)).tolist()
+    is_list = isinstance(shape.classes.given, int)
+    return EventInfo(
+        *(name, time, STATUS[status], None, None, None, outcome_time, is_corrected),
+        scores=scores if is_list else shape.by_class(scores),
+        probabilities=told if is_list else shape.by_class(told),
+        label=shape.label(outcome),
+    )
 
 
 @dataclass(frozen=True)
@@ -314,7 +417,11 @@ class Token:
     scope: str
     hash: str
     created: float
-    revoked: float | None
+    revoked: float | None = None
+    streams: tuple[str, ...] = ()  # patterns; none: all streams
+    expires: float | None = None
+    rate: int | None = None  # requests a second
+    used: float | None = None  # when it was used last, to the minute
 
 
 class Reader:
@@ -325,7 +432,9 @@ class Reader:
 
     def __init__(self, connection: Any, writer: Callable[[], Any]) -> None:
         self._connection, self._lock = connection, threading.Lock()
+        self.outages: tuple[type[Exception], ...] = connection.outages
         self.tokens = Tokens(self.select, writer)
+        self._writer = writer
 
     def close(self) -> None:
         """Close the connection."""
@@ -338,6 +447,11 @@ class Reader:
             found: list[tuple[Any, ...]] = self._connection.all(statement, arguments)
             return found
 
+    def change(self, change: Callable[[Any], Any]) -> Any:
+        """Change what is no event, such as who looks after an alarm, over a connection of its own."""
+        with closing(self._writer()) as writer:
+            return change(writer)
+
     def meta(self) -> dict[str, str]:
         """What the store knows of itself, as `schema.get_meta`."""
         return {str(name): str(value) for name, value in self.select("SELECT name, value FROM meta")}
@@ -345,23 +459,31 @@ class Reader:
     # ---- streams ----------------------------------------------------------------------------------------------------
 
     def streams(
-        self, after: str | None = None, limit: int = 100, order: str = "name", search: str | None = None
+        self,
+        after: str | None = None,
+        limit: int = 100,
+        order: str = "name",
+        search: str | None = None,
+        among: Sequence[str] = (),
     ) -> list[StreamInfo]:
-        """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before."""
+        """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before.
+
+        `among` are patterns of names; without any, all streams are listed.
+        """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
         limit = max(1, min(MAX_LIMIT, limit))
         if order == "name":
-            where, arguments = matching("s.name", search)
+            where, arguments = matching("s.name", search, among)
             rows = self.select(
                 f"SELECT {_NUMBERS} FROM stream s WHERE s.name > ? AND {where} AND s.events > 0 "  # noqa: S608
                 f"ORDER BY s.name LIMIT {limit}",
                 (after or "", *arguments),
             )
         else:
-            where, arguments = matching("r.name", search)
+            where, arguments = matching("r.name", search, among)
             rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit)
-        return [StreamInfo(**_numbers_of(row), held=row[10], expired=row[11]) for row in rows]
+        return [StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row[12])) for row in rows]
 
     def _place(self, after: str | None, order: str) -> tuple[Any, ...]:
         """The keys of a stream in an order; those of none are before all others."""
@@ -395,23 +517,71 @@ class Reader:
 
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
-        wanted = f"SELECT {_NUMBERS}, s.state, s.monitor FROM stream s WHERE s.name = ? AND s.events > 0"  # noqa: S608
+        wanted = (
+            f"SELECT {_NUMBERS}, s.state, s.monitor, f.text, {_WAITING} FROM stream s "  # noqa: S608
+            "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
+        )
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, state, monitor = rows[0][10:]
+        held, expired, mode, state, monitor, text, corrections = rows[0][10:]
+        shape = Shape.from_text(text)
         return StreamInfo(
             **_numbers_of(rows[0]),
             held=held,
             expired=expired,
-            params={} if state is None else self._params(bytes(state)),
+            **_mode_of(mode),
+            corrections=corrections,
+            params={} if state is None else self._params(bytes(state), shape),
             monitor=None if monitor is None else self._monitor(bytes(monitor)),
+            **shape.described(),
         )
 
-    def _params(self, state: bytes) -> dict[str, float]:
-        method = method_named(self.meta()["method"])
-        columns = params_of_rows(method, np.frombuffer(state)[None, : method.width])
-        return {name: float(column[0]) for name, column in columns.items()}
+    def _params(self, state: bytes, shape: Shape) -> dict[str, float]:
+        method: Any = shape.many if shape.numbers > 1 else method_named(self.meta()["method"])
+        row = np.frombuffer(state)
+        columns = params_of_rows(method, row[None, : method.width])
+        params = {name: float(column[0]) for name, column in columns.items()}
+        if shape.is_wide:
+            found = _params_of(method, shape, row)
+            params |= {part: found[part] for part in found if part.startswith(("bias ", "groups "))}
+        return params
+
+    def segments(self, name: str, least: int = 100) -> list[Segment] | None:
+        """The segments of a stream with groups that have so many outcomes, best evidence first; None: no such stream.
+
+        Raises
+        ------
+        Refusal : the stream has no groups.
+        """
+        rows = self.select(
+            "SELECT s.number, s.state, f.text FROM stream s LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ?",
+            (name,),
+        )
+        if not rows:
+            return None
+        number, state, text = rows[0]
+        shape = Shape.from_text(text)
+        if shape.groups is None:
+            raise Refusal(
+                "no_groups", f"segments must be those of groups, got {name!r:.60}, which has none", "stream", 404
+            )
+        if state is None:
+            return []
+        return self._segments(number, bytes(state), shape.groups, least)
+
+    def _segments(self, number: int, state: bytes, groups: Groups, least: int) -> list[Segment]:
+        table = GroupTable(groups, method_named(self.meta()["method"]))
+        with self._lock:
+            cells = stored_cells(self._connection, number)
+            names = stored_names(self._connection, number) if groups.names else []
+        slots = np.array([slot for slot, _ in cells], dtype=np.int64)
+        table.write_slots(slots, np.frombuffer(b"".join(held for _, held in cells), dtype=SLOT))
+        table.maker.book = {word & _WORD: value for word, _, value in names}
+        found = table.segments(np.frombuffer(state)[: table.width], least)
+        columns = [part.name for part in fields(Segment)]
+        rows = zip(*(_plain(found[column]) for column in columns), strict=True)
+        return [Segment(**dict(zip(columns, row, strict=True))) for row in rows]
 
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
@@ -465,10 +635,45 @@ class Reader:
         counts = array("d", bytes(rows[0][0] or bytes(8 * SUMS)))[DELAYS : DELAYS + DELAY_COUNT]
         return [Delay(2.0**at, int(count)) for at, count in enumerate(counts) if count]
 
-    def alarms(self, limit: int = 100) -> list[AlarmInfo]:
-        """The latest alarms, the newest first."""
-        latest = SELECT_ALARMS + "ORDER BY a.number DESC LIMIT ?"
-        return [alarm_info(row) for row in self.select(latest, (max(1, min(MAX_LIMIT, limit)),))]
+    def alarms(
+        self,
+        limit: int = 100,
+        stream: str | None = None,
+        open: bool | None = None,  # noqa: A002 - the word of the parameter
+        among: Sequence[str] = (),
+    ) -> list[AlarmRow]:
+        """The latest alarms, the newest first: of one stream, those that are open or over, of some streams."""
+        where, arguments = condition("s.name", among)
+        if stream is not None:
+            where, arguments = f"{where} AND s.name = ?", (*arguments, stream)
+        if open is not None:
+            where += f" AND a.ended IS {'' if open else 'NOT '}NULL"
+        return alarm_rows(self.select, f"WHERE {where}", arguments, max(1, min(MAX_LIMIT, limit)))
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def event(self, name: str, id: str) -> EventInfo | None:  # noqa: A002 - the word of the service
+        """One event, or None: what was told, and what is known since."""
+        rows = self.select(f"{_EVENT_INFO}WHERE s.name = ? AND e.id = ? AND {_IS_KEPT}", (name, id))
+        return _event_info(rows[0]) if rows else None
+
+    def events(self, name: str, after: str | None = None, limit: int = 100) -> list[EventInfo] | None:
+        """Some events of a stream in the order of their forecasts, behind that of the id `after`; None: no stream."""
+        number, first = self._number(name), -1
+        if number is None:
+            return None
+        if after is not None:
+            found = self.select("SELECT nth FROM event WHERE stream = ? AND id = ?", (number, after))
+            if not found:
+                raise Refusal(
+                    "unknown", f"after must be the id of an event of this stream, got {after!r:.60}", "after", 404
+                )
+            first = int(found[0][0])
+        rows = self.select(
+            f"{_EVENT_INFO}WHERE e.stream = ? AND e.nth > ? AND {_IS_KEPT} ORDER BY e.nth LIMIT ?",
+            (number, first, max(1, min(MAX_LIMIT, limit))),
+        )
+        return [_event_info(row) for row in rows]
 
     def oldest_pending(self) -> float | None:
         """When the oldest forecast without an outcome was made, in seconds since 1970."""
@@ -501,16 +706,25 @@ class Reader:
         self.select("SELECT 1 FROM meta LIMIT 1")
 
 
-def matching(column: str, search: str | None) -> tuple[str, tuple[Any, ...]]:
-    """The condition for names that hold a text, and its arguments. Where nothing is searched, all do.
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
+def _plain(column: Any) -> list[Any]:
+    """A column of segments as JSON has it: pairs are lists."""
+    return [list(value) if isinstance(value, tuple) else value for value in column.tolist()]
+
+
+def matching(column: str, search: str | None, among: Sequence[str] = ()) -> tuple[str, tuple[Any, ...]]:
+    """The condition for names that hold a text, among some patterns, and its arguments. Without a text, all do.
 
     The case of ASCII letters is ignored: LIKE by itself does so in SQLite only, and `lower` does no more than that in
     either.
     """
+    wanted, arguments = condition(column, among)
     if not search:
-        return "TRUE", ()
+        return wanted, arguments
     literal = search.encode().lower().decode().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"lower({column}) LIKE ? ESCAPE '\\'", (f"%{literal}%",)
+    return f"{wanted} AND lower({column}) LIKE ? ESCAPE '\\'", (*arguments, f"%{literal}%")
 
 
 def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
@@ -524,12 +738,21 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
         "pending": pending,
         "alarms": alarms,
         "oldest_pending": oldest,
-        "last_event": last,
+        "last_event": last if events else None,
         "raw_log_loss": losses[RAW_LOG_LOSS] / outcomes if losses else None,
         "log_loss": losses[LOG_LOSS] / outcomes if losses else None,
         "raw_error": raw_error,
         "error": error,
     }
+
+
+def _mode_of(mode: int) -> dict[str, Any]:
+    """How a stream forecasts and learns now."""
+    is_frozen, is_raw = bool(mode & FROZEN), bool(mode & PASSTHROUGH)
+    words = [word for word, holds in (("frozen", is_frozen), ("passthrough", is_raw)) if holds]
+    if mode & (RESUMING | DROPPING):
+        words.append("resuming")
+    return {"state": ", ".join(words) or "learning", "frozen": is_frozen, "passthrough": is_raw}
 
 
 def _hours(start: float | None, end: float | None) -> tuple[int, int]:
@@ -546,23 +769,42 @@ class Tokens:
         with closing(self._writer()) as writer:
             return int(writer.run(statement, arguments))
 
-    def add(self, name: str, scope: str, hash: str) -> None:  # noqa: A002 - the word of the table
-        """A new token.
+    def add(
+        self,
+        name: str,
+        scope: str,
+        hash: str,  # noqa: A002 - the word of the table
+        streams: Sequence[str] = (),
+        expires: float | None = None,
+        rate: int | None = None,
+    ) -> None:
+        """A new token: for some streams only, until a time, for so many requests a second.
 
         Raises
         ------
         InvalidInput : the name is taken.
         """
-        insert = "INSERT INTO token (name, scope, hash, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
-        if self._run(insert, (name, scope, hash, time.time())) != 1:
+        columns = "name, scope, hash, created, streams, expires, rate"
+        insert = f"INSERT INTO token ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"  # noqa: S608
+        if self._run(insert, (name, scope, hash, time.time(), json.dumps(list(streams)), expires, rate)) != 1:
             revoked = any(token.name == name and token.revoked is not None for token in self.list())
             taken = "a revoked token has" if revoked else "is taken"
             raise InvalidInput(f"token must have a name of its own, got {name!r}, which {taken}")
 
     def list(self) -> list[Token]:
         """All tokens, also revoked ones, the oldest first."""
-        rows = self._read("SELECT name, scope, hash, created, revoked FROM token ORDER BY created, name")
-        return [Token(*row) for row in rows]
+        columns = "name, scope, hash, created, revoked, streams, expires, rate, used"
+        rows = self._read(f"SELECT {columns} FROM token ORDER BY created, name")  # noqa: S608 - our own columns
+        return [
+            Token(name, scope, digest, created, revoked, tuple(json.loads(streams)), *limits)
+            for name, scope, digest, created, revoked, streams, *limits in rows
+        ]
+
+    def set_used(self, uses: Mapping[str, float]) -> None:
+        """When tokens were used last. Several processes may say so: the latest time stays."""
+        with closing(self._writer()) as writer:
+            update = "UPDATE token SET used = ? WHERE name = ? AND (used IS NULL OR used < ?)"
+            writer.run_many(update, [(used, name, used) for name, used in sorted(uses.items())])
 
     def revoke(self, name: str) -> bool:
         """Revoke a token -> whether there was one that was valid."""
@@ -639,7 +881,7 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
         fresh_alarms=int(fresh),
         error=sums["error"] / judged if judged else None,
         raw_error=sums["raw_error"] / judged if judged else None,
-        alarms=alarm_rows(reader, "", (), LATEST_ALARMS),
+        alarms=alarm_rows(reader.select, "", (), LATEST_ALARMS),
         found=found,
         page=page,
         pages=pages,
@@ -647,14 +889,22 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
     )
 
 
-def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: int) -> list[AlarmRow]:
-    """The latest alarms, with the time of the forecast at which the fault began."""
-    rows = reader.select(
-        SELECT_ALARMS.replace(" FROM", ", e.time FROM")
+def alarm_rows(
+    select: Callable[[str, Any], list[tuple[Any, ...]]],
+    where: str,
+    arguments: tuple[Any, ...],
+    limit: int,
+    *,
+    order: str = "a.number DESC",
+    lock: str = "",
+) -> list[AlarmRow]:
+    """Some alarms, the latest first, with the time of the forecast at which the fault began."""
+    rows = select(
+        SELECT_ALARMS
         # Monitors count outcomes. Forecasts that were given up are spread over them.
         + "LEFT JOIN event e ON e.stream = a.stream "
         "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
-        f"{where} ORDER BY a.number DESC LIMIT {limit}",
+        f"{where} ORDER BY {order} LIMIT {limit}{lock}",
         arguments,
     )
     return [AlarmRow(*row[:3], bool(row[3]), *row[4:]) for row in rows]  # type: ignore[call-arg]  # as selected
@@ -709,6 +959,7 @@ WEEK = 168
 MONDAY = 72  # 1970 began on a Thursday: so many hours after a Monday
 MOST_WEEKS = 10
 MOST_ALARMS = 50
+MOST_SEGMENTS = 20
 BINS = 10
 GRID = 51
 KINDS = {"raw": RAW_KIND, "calibrated": CALIBRATED_KIND}
@@ -781,9 +1032,10 @@ class View:
     reliability: Curves
     params: dict[str, float]
     lanes: dict[str, float]  # weights of the experts that AUTO mixes; empty for other methods
-    map: Map | None  # None for methods that draw: each forecast is one of several
+    map: Map | None  # None where a score alone does not say it: of draws, many classes and groups
     delays: list[Delay]
     alarms: list[AlarmRow]
+    segments: list[Segment]  # of groups, best evidence first
 
 
 def view(reader: Reader, now: float, name: str, span: str = "month") -> View | None:
@@ -794,7 +1046,10 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
     if info is None:
         return None
     meta = reader.meta()
-    number, sums, state = reader.select("SELECT number, sums, state FROM stream WHERE name = ?", (name,))[0]
+    number, sums, state, text = reader.select(
+        "SELECT number, sums, state, text FROM stream LEFT JOIN shape ON stream = number WHERE name = ?", (name,)
+    )[0]
+    shape = Shape.from_text(text)
     first, last = reader.select("SELECT min(hour), max(hour) FROM rollup WHERE stream = ?", (number,))[0]
     if first is None:  # its state came from elsewhere, and nothing has happened since
         first = last = now // HOUR
@@ -802,19 +1057,20 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
     end = min(int(last), max(int(first), int(now // HOUR)))
     length = SPANS[span]
     start = int(first) if length is None else max(int(first), end - length + 1)
-    params, lanes = _learnt(meta["method"], bytes(state))
+    params, lanes = _learnt(meta["method"], shape, bytes(state))
     return View(
         stream=info,
-        method=meta["method"],
+        method="multi" if shape.numbers > 1 else meta["method"],
         monitored=meta.get("monitor", "null") != "null",
         span=span,
         series=_series(reader, number, start, end),
         reliability=_reliability(reader, number, int(first), end, array("d", bytes(sums))),
         params=params,
         lanes=lanes,
-        map=_map(meta["method"], bytes(state)),
+        map=None if shape.is_wide else _map(meta["method"], bytes(state)),
         delays=reader.delays(name) or [],
-        alarms=alarm_rows(reader, "WHERE a.stream = ?", (number,), MOST_ALARMS),
+        alarms=alarm_rows(reader.select, "WHERE a.stream = ?", (number,), MOST_ALARMS),
+        segments=[] if shape.groups is None else (reader.segments(name) or [])[:MOST_SEGMENTS],
     )
 
 
@@ -914,18 +1170,31 @@ def _week_label(week: int, year: int) -> str:
 # ---- what was learnt ------------------------------------------------------------------------------------------------
 
 
-def _learnt(method: str, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
+def _learnt(method: str, shape: Shape, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
     """Parameters by their names in the paper, and the weights of the lanes."""
-    chosen = method_named(method)
-    params, lanes = dict[str, float](), dict[str, float]()
-    for name, value in params_of(chosen, np.frombuffer(state)[: chosen.width].tolist()).items():
-        if name == "lanes":
-            lanes = {lane: float(weight) for lane, weight in value.items()}
+    chosen: Any = shape.many if shape.numbers > 1 else method_named(method)
+    params = _params_of(chosen, shape, np.frombuffer(state))
+    lanes = {name.removeprefix("lanes "): params.pop(name) for name in list(params) if name.startswith("lanes ")}
+    return params, lanes
+
+
+def _params_of(method: Any, shape: Shape, row: Vector) -> dict[str, float]:
+    """All parameters of a row as numbers by their names; what has parts is "name part"."""
+    found = dict(params_of(method, row[: method.width].tolist()))
+    if shape.groups is not None:
+        groups = GroupTable(shape.groups, method).params(row[: method.width + shape.groups.row_width])
+        found |= {"groups": {"weight of " + part: weight for part, weight in groups["weights"].items()}}
+        found["groups"] |= {"spread of " + column: spread for column, spread in groups["spread"].items()}
+        found["groups"] |= {"cells": float(groups["cells"]), "evicted": float(groups["evicted"])}
+    params = dict[str, float]()
+    for name, value in found.items():
+        if name == "bias" and shape.classes is not None:
+            params |= {f"bias {label}": float(v) for label, v in zip(shape.classes.labels, value, strict=True)}
         elif isinstance(value, dict):
             params |= {f"{name} {part}": float(v) for part, v in value.items() if isinstance(v, float)}
         else:
             params[name] = float(value)
-    return params, lanes
+    return params
 
 
 def _map(method: str, state: bytes) -> Map | None:

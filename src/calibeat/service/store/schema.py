@@ -16,28 +16,54 @@ _TABLES = (
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
             version {whole} NOT NULL DEFAULT 0,
             last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
-            since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0,
-            base_events {whole} NOT NULL DEFAULT 0, base {bytes}, base_monitor {bytes})""",
+            mode {small} NOT NULL DEFAULT 0, origin {text},
+            since {whole} NOT NULL DEFAULT 0, watched_from {whole} NOT NULL DEFAULT 0,
+            base_seq {whole} NOT NULL DEFAULT 0, base_events {whole} NOT NULL DEFAULT 0, base {bytes},
+            base_monitor {bytes})""",
+    "CREATE INDEX stream_mode ON stream (mode) WHERE mode <> 0",
     """CREATE TABLE event (
-            stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL UNIQUE, seq {whole} NOT NULL,
+            stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL, seq {whole} NOT NULL,
             time {float} NOT NULL, score {float} NOT NULL, forecast {float} NOT NULL, receipt {bytes},
             status {small} NOT NULL, outcome {small}, outcome_seq {whole}, outcome_time {float},
-            PRIMARY KEY (stream, nth))""",
+            named {small}, given {bytes}, issued {bytes}, PRIMARY KEY (stream, nth), UNIQUE (stream, id))""",
+    # What a stream is, where it is more than one score: see `Shape`; its groups: cells as they are now and at the base
+    # of replays, and the values of words.
+    "CREATE TABLE shape (stream {whole} PRIMARY KEY, text TEXT NOT NULL)",
+    """CREATE TABLE cell (
+            stream {whole} NOT NULL, is_base {small} NOT NULL, slot {whole} NOT NULL, held {bytes} NOT NULL,
+            PRIMARY KEY (stream, is_base, slot)){clustered}""",
+    """CREATE TABLE name (
+            stream {whole} NOT NULL, word {whole} NOT NULL, number {whole} NOT NULL, value TEXT NOT NULL,
+            PRIMARY KEY (stream, word)){clustered}""",
     "CREATE INDEX event_pending ON event (time) WHERE status = 0",
     "CREATE INDEX event_pending_of ON event (stream, time) WHERE status = 0",
     "CREATE INDEX event_held ON event (time) WHERE status = 1",
+    "CREATE INDEX event_waiting ON event (stream, outcome_time, nth) WHERE status = 5",
     """CREATE TABLE rollup (
             stream {whole} NOT NULL, hour {whole} NOT NULL, kind {small} NOT NULL, tenth {small} NOT NULL,
             forecasts {float} NOT NULL, outcomes {float} NOT NULL, sum_p {float} NOT NULL, sum_y {float} NOT NULL,
             log_loss {float} NOT NULL, PRIMARY KEY (stream, hour, kind, tenth)){clustered}""",
     """CREATE TABLE correction (
-            number {number} PRIMARY KEY, stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL,
-            time {float} NOT NULL, applied {small} NOT NULL DEFAULT 0)""",
+            number {number} PRIMARY KEY, stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small},
+            time {float} NOT NULL, is_forgetting {small} NOT NULL DEFAULT 0, applied {small} NOT NULL DEFAULT 0)""",
     "CREATE INDEX correction_waiting ON correction (stream, nth) WHERE applied = 0",
+    # What was done to a stream, in the order of its operations; `seq` is its number among them. The rest is in `verb`:
+    # "retracted" is where an outcome was learnt that is unknown again, "forgotten" an event that is no longer here.
+    """CREATE TABLE control (
+            number {number} PRIMARY KEY, stream {whole} NOT NULL, seq {whole}, time {float} NOT NULL,
+            verb TEXT NOT NULL, detail TEXT, nth {whole})""",
+    "CREATE INDEX control_of ON control (stream, seq)",
+    # What the method says of events for which something else was told: the score, or what a corrected state had said.
+    """CREATE TABLE said (
+            stream {whole} NOT NULL, nth {whole} NOT NULL, forecast {float} NOT NULL, named {small},
+            score {float} NOT NULL, PRIMARY KEY (stream, nth)){clustered}""",
     """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
-            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0)""",
+            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0,
+            message {whole}, ended {float}, acknowledged {float}, acknowledged_by TEXT)""",
     "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
+    "CREATE INDEX alarm_sent ON alarm (message) WHERE delivered = 1",
+    "CREATE INDEX alarm_open ON alarm (stream) WHERE ended IS NULL",
     "CREATE INDEX alarm_time ON alarm (time)",
     "CREATE INDEX alarm_of ON alarm (stream, time)",
     """CREATE TABLE total (
@@ -58,9 +84,10 @@ _TABLES = (
     "CREATE INDEX ranking_error ON ranking (error, name)",
     "CREATE INDEX ranking_recent ON ranking (recent, name)",
     "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
+    "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",
     """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
-            revoked {float})""",
+            revoked {float}, streams TEXT NOT NULL DEFAULT '[]', expires {float}, rate {whole}, used {float})""",
 )
 
 

@@ -9,7 +9,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,11 +21,19 @@ from . import schema
 from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
+    FORGET_NAME,
     INSERT_ALARMS,
+    INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
+    INSERT_NAMES,
     INSERT_ROLLUPS,
+    INSERT_SAID,
+    INSERT_SHAPES,
     INSERT_STREAMS,
+    OR_CELL,
+    OR_NAME,
+    OR_SHAPE,
     SETTLE_EVENTS,
     SETTLED,
     SETTLED_COLUMNS,
@@ -62,6 +70,8 @@ class StoreGone(CalibeatError):
 class SqliteConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
 
+    outages: tuple[type[Exception], ...] = ()  # a file is never away for a while
+
     types: ClassVar[dict[str, str]] = {
         "text": "TEXT",
         "whole": "INTEGER",
@@ -91,6 +101,7 @@ class SqliteConnection:
                 cached_statements=256,
             )
             self.database.execute("PRAGMA query_only = 1" if read_only else "PRAGMA synchronous = FULL")
+            self.database.execute("PRAGMA secure_delete = ON")  # what is forgotten is gone, also from unused pages
             self.database.execute("PRAGMA cache_size = -65536")
             self.database.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.Error as error:
@@ -132,6 +143,10 @@ class SqliteConnection:
     def begin_reading(self) -> None:
         """Everything that is read from now on is of one moment."""
         self.database.execute("BEGIN")
+
+    def try_lock(self, number: int) -> bool:  # noqa: ARG002 - one process writes
+        """Whether no other process makes this stream anew."""
+        return True
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -203,8 +218,14 @@ class SqliteStore(Store):
 
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
+    is_server = False
     writer = 0  # one process writes
     one_of = "IN (SELECT value FROM json_each(?))"
+    # A cross join keeps the order: for each id its event by the index, never all events of a stream.
+    from_ids = (
+        "json_each(?) w CROSS JOIN event e ON e.stream = json_extract(w.value, '$[0]') "
+        "AND e.id = json_extract(w.value, '$[1]')"
+    )
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # links to it are the same store
@@ -312,7 +333,11 @@ class SqliteStore(Store):
         """A list as an argument of `one_of`."""
         return json.dumps(list(values), ensure_ascii=False)
 
-    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+    def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[str]:
+        """Streams and ids as the argument of `from_ids`."""
+        return (json.dumps(list(ids), ensure_ascii=False),)
+
+    def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
         """The streams of these names that are there and not in memory."""
         wanted = [name for name in names if name not in cached]
         return self.read_streams(wanted) if wanted else {}
@@ -332,6 +357,11 @@ class SqliteStore(Store):
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
         self._many(INSERT_ALARMS, rows["alarm"])
         self._many(INSERT_CORRECTIONS, rows["correction"])
+        self._many(INSERT_SAID, rows["said"])
+        self._many(INSERT_SHAPES, rows["shape"], OR_SHAPE)
+        self._many(INSERT_CELLS, rows["cell"], OR_CELL)
+        self._many(INSERT_NAMES, rows["name"], OR_NAME)
+        self.connection.run_many(FORGET_NAME, rows["forgotten"])
         for totals in rows["total"]:
             self.connection.run(ADD_TOTALS, (*totals, self.writer))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
-from calibeat.errors import CalibeatError
+from calibeat.errors import CalibeatError, InvalidInput
 from calibeat.monitor.bets import Alarm
 from calibeat.service.model import StreamBytes
+from calibeat.service.shape import Shape
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -17,6 +19,14 @@ HELD = 1  # the outcome is known and waits until the forecast is old enough
 LEARNT = 2
 EXPIRED = 3  # no outcome came in time; nothing was learnt
 ASSUMED = 4  # no outcome came in time; one was assumed and learnt
+WAITING = 5  # the outcome is known and waits until the stream, which is frozen, is resumed
+
+# ---- the mode of a stream, as bits --------------------------------------------------------------------------------
+FROZEN = 1  # outcomes are stored and not learnt
+PASSTHROUGH = 2  # the answer is the score
+RESUMING = 4  # outcomes that have waited are being learnt,
+DROPPING = 8  # or given up
+DELETING = 16  # it has no name any more, and its events are being deleted
 
 # ---- the sums of a stream, over learnt outcomes and the forecasts that were answered ------------------------------
 RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER = range(4)
@@ -31,18 +41,22 @@ HOUR = 3600.0
 # ---- the columns that a group writes -------------------------------------------------------------------------------
 EVENT_COLUMNS = (
     *("stream", "nth", "id", "seq", "time", "score", "forecast", "receipt", "status", "outcome", "outcome_seq"),
-    "outcome_time",
+    *("outcome_time", "named", "given", "issued"),
 )
 SETTLED_COLUMNS = ("stream", "nth", "receipt", "status", "outcome", "outcome_seq", "outcome_time")
 STREAM_COLUMNS = (
     *("number", "name", "seq", "events", "outcomes", "pending", "held", "expired", "alarms", "version", "last_time"),
-    *("error", "raw_error", "sums", "state", "monitor"),
+    *("error", "raw_error", "sums", "state", "monitor", "mode"),
 )
 FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # the numbers of a roll-up: of a stream, hour, kind, tenth
 ROLLUP_NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
 ROLLUP_COLUMNS = ("stream", "hour", "kind", "tenth", *ROLLUP_NUMBERS)
 ALARM_COLUMNS = ("stream", "time", "at", "since", "what", "page")
-CORRECTION_COLUMNS = ("stream", "nth", "outcome", "time")
+CORRECTION_COLUMNS = ("stream", "nth", "outcome", "time", "is_forgetting")
+SAID_COLUMNS = ("stream", "nth", "forecast", "named", "score")
+NOT_CORRECTED = -1
+CELL_COLUMNS = ("stream", "is_base", "slot", "held")
+NAME_COLUMNS = ("stream", "word", "number", "value")
 TOTAL_COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
 # Of all learnt outcomes; the errors are those of the streams, times the outcomes that each stream has.
 TOTAL_SUMS = ("raw_log_loss", "log_loss", "error", "raw_error")
@@ -51,6 +65,10 @@ TOTAL_COLUMNS = (*TOTAL_COUNTS, *TOTAL_SUMS)
 
 class StoreBusy(CalibeatError):
     """Another program holds a lock that a group needs. Nothing of the group was done, and it may be tried again."""
+
+
+class StoreAway(InvalidInput):
+    """The database does not answer now. It may answer later."""
 
 
 class Overtaken(CalibeatError):
@@ -65,7 +83,11 @@ def check_written(written: int, count: int) -> None:
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """One event: a forecast, and its outcome once there is one."""
+    """One event: a forecast, and its outcome once there is one.
+
+    Of K classes the outcome is the column of the label. `named` is the class with the largest probability; score and
+    forecast are those of this class.
+    """
 
     stream: int
     nth: int
@@ -79,9 +101,18 @@ class Record:
     outcome: int | None
     outcome_seq: int | None = None
     outcome_time: float | None = None
+    named: int | None = None
+    given: bytes | None = None  # beside the score: K scores, or the words of its groups
+    issued: bytes | None = None  # the forecasts of K classes
     is_new: bool = False  # not in the store yet
-    corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
+    corrected: int | None = NOT_CORRECTED  # the latest correction that waits to be applied; None: there is no outcome
+    is_forgetting: bool = False  # it is about to be deleted
     operation: int = -1  # the place of its forecast in the present group
+
+    @property
+    def latest(self) -> int | None:
+        """The outcome as it was said last, also where that has still to be applied."""
+        return self.outcome if self.corrected == NOT_CORRECTED else self.corrected
 
 
 @dataclass(slots=True, eq=False)
@@ -96,12 +127,15 @@ class StreamState(StreamBytes):
     held: int = 0
     expired: int = 0
     version: int = 0  # how often it was written
-    base_seq: int = 0  # operations before this one were pruned: a replay begins here
+    base_seq: int = 0  # operations before this one were pruned or forgotten: a replay begins here
+    mode: int = 0  # FROZEN, ...
     last_time: float = 0.0
     sums: bytes = bytes(8 * SUMS)
     error: float | None = None
     raw_error: float | None = None
     weighted: tuple[float, float, int] = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
+    book: dict[int, Any] = field(default_factory=dict)  # word -> value of its groups, where names are kept
+    named: int = 0  # names that were ever put into the book
     slot: int = -1  # its place among the streams of the present group
 
 
@@ -120,11 +154,12 @@ class AlarmInfo(Alarm):
 
 
 class Correction(NamedTuple):
-    """Another outcome for a forecast whose outcome was learnt."""
+    """Another outcome for a forecast whose outcome was learnt, or none; or the event is to be forgotten."""
 
     record: Record
-    outcome: int
+    outcome: int | None
     time: float
+    is_forgetting: bool = False
 
 
 TableRow = tuple[Any, ...]
@@ -140,7 +175,12 @@ class Changes:
     rollups: list[TableRow] = field(default_factory=list)
     alarms: list[AlarmInfo] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
+    said: list[TableRow] = field(default_factory=list)  # what the method says, where the score was told
     totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
+    shaped: dict[str, StreamState] = field(default_factory=dict)  # streams whose shape is new
+    cells: list[TableRow] = field(default_factory=list)  # of groups, that have changed
+    names: list[tuple[StreamState, int, int, str]] = field(default_factory=list)  # (stream, word, number, value)
+    forgotten: list[tuple[StreamState, int]] = field(default_factory=list)  # names that had to leave: (stream, word)
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
@@ -158,14 +198,20 @@ def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
         "stream": [_stream_row(state) for state in changes.streams.values()],
         "rollup": changes.rollups,
         "alarm": [(streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
-        "correction": [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+        "correction": [(c.record.stream, c.record.nth, *c[1:3], int(c.is_forgetting)) for c in changes.corrections],
+        "said": changes.said,
         "total": [totals] if changes.totals else [],
+        "shape": [(state.number, state.shape.to_text()) for state in changes.shaped.values()],
+        "cell": changes.cells,
+        "name": [(state.number, *named) for state, *named in changes.names],
+        "forgotten": [(state.number, word) for state, word in changes.forgotten],
     }
 
 
 def _stream_state(row: TableRow) -> StreamState:
     """A stream of the columns that an engine reads."""
-    state = StreamState(**dict(zip(_READ_COLUMNS, row, strict=True)))
+    state = StreamState(**dict(zip(_READ_COLUMNS, row[:-1], strict=True)))
+    state.shape = Shape.from_text(row[-1])
     state.last_time = state.last_time or 0.0
     state.weighted = weighted(state.error, state.raw_error, state.outcomes)
     return state
@@ -179,7 +225,16 @@ def assigned(columns: tuple[str, ...], source: str) -> str:
     return ", ".join(f"{column} = {source}.{column}" for column in columns)
 
 
-INSERT_EVENTS, INSERT_STREAMS, INSERT_ROLLUPS, INSERT_ALARMS, INSERT_CORRECTIONS = (
+(
+    INSERT_EVENTS,
+    INSERT_STREAMS,
+    INSERT_ROLLUPS,
+    INSERT_ALARMS,
+    INSERT_CORRECTIONS,
+    INSERT_SAID,
+    INSERT_CELLS,
+    INSERT_NAMES,
+) = (
     f"INSERT INTO {table} ({', '.join(columns)}) "
     for table, columns in (
         ("event", EVENT_COLUMNS),
@@ -187,8 +242,18 @@ INSERT_EVENTS, INSERT_STREAMS, INSERT_ROLLUPS, INSERT_ALARMS, INSERT_CORRECTIONS
         ("rollup", ROLLUP_COLUMNS),
         ("alarm", ALARM_COLUMNS),
         ("correction", CORRECTION_COLUMNS),
+        ("said", SAID_COLUMNS),
+        ("cell", CELL_COLUMNS),
+        ("name", NAME_COLUMNS),
     )
 )
+INSERT_SHAPES, OR_SHAPE = (
+    "INSERT INTO shape (stream, text) ",
+    " ON CONFLICT (stream) DO UPDATE SET text = excluded.text",
+)
+OR_CELL = " ON CONFLICT (stream, is_base, slot) DO UPDATE SET held = excluded.held"
+OR_NAME = " ON CONFLICT (stream, word) DO NOTHING"
+FORGET_NAME = "DELETE FROM name WHERE stream = ? AND word = ?"
 UPDATE_STREAMS = f"UPDATE stream SET {assigned(STREAM_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
 SETTLE_EVENTS = f"UPDATE event SET {assigned(SETTLED_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
 SETTLED = "event.stream = new.stream AND event.nth = new.nth"
@@ -196,7 +261,18 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
     f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
-_READ_COLUMNS = (*STREAM_COLUMNS, "base_seq")
+_READ_COLUMNS = (*STREAM_COLUMNS, "base_seq", "origin")
+# Whether the class came that the method has named, of event `e` and what is `said` of it; of two classes the outcome.
+_HIT = (
+    "CASE WHEN e.named IS NULL OR e.outcome IS NULL THEN e.outcome WHEN e.outcome = coalesce(d.named, e.named) "
+    "THEN 1 ELSE 0 END"
+)
+# Forecasts of a stream behind one of them, made before an operation, whose outcome a monitor does not wait for: the
+# three are arguments, twice.
+GIVEN_UP = (
+    f"SELECT nth FROM event WHERE stream = ? AND nth > ? AND seq < ? AND status = {EXPIRED} "  # noqa: S608
+    "UNION ALL SELECT nth FROM control WHERE stream = ? AND nth > ? AND seq < ? AND verb = 'forgotten' ORDER BY 1"
+)
 
 
 def settled_after(
@@ -205,34 +281,61 @@ def settled_after(
     """What a monitor holds that has read the forecasts of a stream before one of them: number -> event.
 
     These are learnt events, (forecast, outcome, score), and None for those that were given up; only of the operations
-    before one.
+    before one. Of K classes they are about the class that was named.
     """
     rows = connection.all(
-        "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? "  # noqa: S608 - our own number
-        f"AND (outcome_seq < ? OR (status = {EXPIRED} AND seq < ?))",
-        (stream, nth, before, before),
+        f"SELECT e.nth, coalesce(d.forecast, e.forecast), {_HIT}, coalesce(d.score, e.score) "  # noqa: S608
+        "FROM event e LEFT JOIN said d ON d.stream = e.stream AND d.nth = e.nth "
+        "WHERE e.stream = ? AND e.nth > ? AND e.outcome_seq < ?",
+        (stream, nth, before),
     )
-    return {
-        number: None if outcome is None else (forecast, float(outcome), score)
-        for number, forecast, outcome, score in rows
-    }
+    given_up = connection.all(GIVEN_UP, (stream, nth, before) * 2)
+    held: dict[int, tuple[float, float, float] | None] = {number: None for (number,) in given_up}
+    return held | {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
+
+
+def stored_cells(connection: Any, stream: int, *, is_base: bool = False) -> list[tuple[int, bytes]]:
+    """The cells of a stream with groups: slot, and what it holds."""
+    rows = connection.all(
+        "SELECT slot, held FROM cell WHERE stream = ? AND is_base = ? ORDER BY slot", (stream, int(is_base))
+    )
+    return [(slot, bytes(held)) for slot, held in rows]
+
+
+def replace_cells(connection: Any, stream: int, cells: Iterable[tuple[int, bytes]], *, is_base: bool = False) -> None:
+    """Write all cells of a stream anew: those of now, or those at the base of its replays."""
+    connection.run("DELETE FROM cell WHERE stream = ? AND is_base = ?", (stream, int(is_base)))
+    rows = [(stream, int(is_base), slot, held) for slot, held in cells]
+    if rows:
+        connection.run_many(f"{INSERT_CELLS}VALUES (?, ?, ?, ?)", rows)
+
+
+def stored_names(connection: Any, stream: int) -> list[tuple[int, int, Any]]:
+    """The book of names of a stream, the oldest first: (word, number, value)."""
+    rows = connection.all("SELECT word, number, value FROM name WHERE stream = ? ORDER BY number", (stream,))
+    return [(word, number, json.loads(value)) for word, number, value in rows]
 
 
 class Store(Protocol):
     """What an engine needs of a database. All calls come from the engine's own thread."""
 
-    failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
+    failures: tuple[type[Exception], ...]  # a group that fails with one of these was not done, as far as is known
+    is_server: bool  # whether a new session may follow one that has failed; otherwise the process ends
     retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
     is_new: bool  # whether this one made it
     connection: Any
     writer: int  # its row of the totals
     one_of: str  # the condition that a value is one of a list, which is one argument: see `as_list`
+    from_ids: str  # the source of events `e` by their streams and ids, which are arguments: see `as_ids`
 
     def begin(self) -> None:
         """Begin a group."""
 
-    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
-        """The streams of these names that are there and that memory does not have as they are now."""
+    def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and that memory does not have as they are now.
+
+        What memory has of a stream that another process has renamed or deleted is taken out of it.
+        """
 
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Numbers for new streams of these names."""
@@ -245,6 +348,9 @@ class Store(Protocol):
 
     def as_list(self, values: Collection[Any]) -> Any:
         """A list as an argument of `one_of`."""
+
+    def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[Any, ...]:
+        """Streams and ids as arguments of `from_ids`."""
 
     # ---- the same in both databases -------------------------------------------------------------------------------
 
@@ -263,24 +369,27 @@ class Store(Protocol):
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
         columns = ", ".join(_READ_COLUMNS)
-        rows = self.connection.all(f"SELECT {columns} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
+        rows = self.connection.all(
+            f"SELECT {columns}, text FROM stream LEFT JOIN shape ON stream = number WHERE name {self.one_of}",  # noqa: S608
+            (self.as_list(names),),
+        )
         return {state.name: state for state in map(_stream_state, rows)}
 
-    def known(self, ids: Collection[str]) -> dict[str, Record]:
-        """The events that are there already, by their id, with the corrections of those that are learnt."""
-        rows = self.connection.all(f"SELECT {_EVENTS} FROM event e WHERE e.id {self.one_of}", (self.as_list(ids),))  # noqa: S608
-        found = {row[2]: Record(*row) for row in rows}
-        learnt = [name for name, record in found.items() if record.status == LEARNT]
-        for name, outcome in self._corrections(learnt) if learnt else ():
-            found[name].corrected = outcome
+    def known(self, ids: Collection[tuple[int, str]]) -> dict[tuple[int, str], Record]:
+        """The events that are there already, by their stream and id, with what waits to be applied to them."""
+        rows = self.connection.all(f"SELECT {_EVENTS} FROM {self.from_ids}", self.as_ids(ids))  # noqa: S608
+        found = {(row[0], row[2]): Record(*row) for row in rows}
+        for stream, name, outcome, is_forgetting in self._corrections(found) if found else ():
+            found[stream, name].corrected = outcome
+            found[stream, name].is_forgetting |= bool(is_forgetting)
         return found
 
-    def _corrections(self, ids: Collection[str]) -> list[TableRow]:
-        """The outcomes of corrections that wait for a replay, with the id of their event; the latest last."""
+    def _corrections(self, ids: Collection[tuple[int, str]]) -> list[TableRow]:
+        """The outcomes of corrections that wait for a replay, with stream and id of their event; the latest last."""
         return self.connection.all(
-            "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth "  # noqa: S608
-            f"WHERE e.id {self.one_of} AND c.applied = 0 ORDER BY c.number",
-            (self.as_list(ids),),
+            f"SELECT e.stream, e.id, c.outcome, c.is_forgetting FROM {self.from_ids} "  # noqa: S608 - our own text
+            "JOIN correction c ON c.stream = e.stream AND c.nth = e.nth WHERE c.applied = 0 ORDER BY c.number",
+            self.as_ids(ids),
         )
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
@@ -288,7 +397,17 @@ class Store(Protocol):
         rows = self.connection.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {_EVENTS} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
-            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
+            f"WHERE e.status = {int(status)} AND e.time <= ? AND (s.mode & {FROZEN}) = 0 "
+            "ORDER BY e.time, e.stream, e.nth LIMIT ?",
             (before, limit),
+        )
+        return [(row[0], Record(*row[1:])) for row in rows]
+
+    def waiting(self, name: str, limit: int) -> list[tuple[str, Record]]:
+        """Outcomes that came while a stream was frozen, in the order of their times: (stream, event)."""
+        rows = self.connection.all(
+            f"SELECT s.name, {_EVENTS} FROM stream s JOIN event e ON e.stream = s.number "  # noqa: S608
+            f"WHERE s.name = ? AND e.status = {WAITING} ORDER BY e.outcome_time, e.nth LIMIT ?",
+            (name, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
