@@ -17,7 +17,7 @@ def events(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
 
 
 def by_hand(scores: Any, outcomes: Any, ask: Any, method: Any = AUTO) -> Any:
-    """What `fit` does: each outcome comes a quarter of the rows after its forecast, one by one."""
+    """What `fit` does in the order of time: each outcome comes a quarter of the rows after its forecast."""
     cal = Calibrator(method)
     known, late = np.asarray(outcomes).tolist(), max(1, len(scores) // 4)
     receipts = []
@@ -28,6 +28,11 @@ def by_hand(scores: Any, outcomes: Any, ask: Any, method: Any = AUTO) -> Any:
     for receipt, outcome in list(zip(receipts, known, strict=True))[max(0, len(known) - late - 1) :]:
         cal.update(receipt, int(outcome))
     return cal.predict_many(ask)
+
+
+def last_rows(rows: int, n: int) -> list[tuple[Any, Any]]:
+    """A `cv` of one fold: the first rows fit the base that scores the others."""
+    return [(np.arange(rows), np.arange(rows, n))]
 
 
 class Said(ClassifierMixin, BaseEstimator):

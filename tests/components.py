@@ -33,6 +33,9 @@ COMPONENTS = {
         "PostgreSQL", ("postgres", "initdb"), "make postgres", ("src/calibeat/service/store/postgres.py",)
     ),
     "java": Component("Java for Spark", ("java",), "make java", ("src/calibeat/spark/*",)),
+    "nginx": Component("nginx", ("nginx",), "make deploy-tools"),
+    "promtool": Component("promtool of Prometheus", ("promtool",), "make deploy-tools"),
+    "systemd": Component("systemd-analyze", ("systemd-analyze",), "make deploy-tools"),
 }
 # Debian keeps the programs of each version of PostgreSQL in a folder that is not on the PATH.
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: -float(folder.parent.name))

@@ -7,13 +7,15 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import group_streams
 import multi_streams
 import numpy as np
 from numpy.typing import NDArray
 from streams import STREAMS
 
-from calibeat import Calibrator, Forecast, Method, MultiCalibrator, MultiForecast
+from calibeat import Calibrator, Forecast, Groups, Method, MultiCalibrator, MultiForecast
 
 Vector = NDArray[np.float64]
 
@@ -45,6 +47,68 @@ def cases_of_classes(K: int, method: str) -> list[Case]:
     """A method of K classes on several streams."""
     streams = [multi_streams.drifting(120, K), multi_streams.random(40, K), multi_streams.random(1, K)]
     return [Case(lambda: MultiCalibrator(K, method), scores, labels.astype(float)) for scores, labels in streams]
+
+
+# ---- the service ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ServedCase:
+    """A stream as a service gets it, and the calibrator of the library that must say the same, to the last bit."""
+
+    name: str
+    scores: Vector
+    outcomes: NDArray[np.int64]
+    attributes: NDArray[np.int64] | None = None  # of groups
+    names: tuple[str, ...] = ()  # of classes
+
+    def fields(self, i: int) -> dict[str, Any]:
+        """What event i gives."""
+        score = self.scores[i].tolist()
+        if self.attributes is not None:
+            return {"score": score, "groups": {f"a{k}": int(v) for k, v in enumerate(self.attributes[i])}}
+        if self.scores.ndim == 1:
+            return {"score": score}
+        return {"scores": dict(zip(self.names, score, strict=True)) if self.names else score}
+
+    def outcome(self, i: int) -> dict[str, Any]:
+        """What its outcome is."""
+        y = int(self.outcomes[i])
+        return {"outcome": y} if self.scores.ndim == 1 else {"label": self.names[y] if self.names else y}
+
+    def calibrator(self, groups: Groups | None) -> Calibrator | MultiCalibrator:
+        """The reference; `groups` are those of the stream, with the seed that the service has drawn."""
+        if self.scores.ndim == 1:
+            return Calibrator(groups=groups)
+        return MultiCalibrator(list(self.names) or self.scores.shape[1])
+
+    def predict(self, calibrator: Any, i: int) -> Any:
+        """Event i, as the library takes it."""
+        if self.attributes is not None:
+            return calibrator.predict(float(self.scores[i]), tuple(self.attributes[i].tolist()))
+        return calibrator.predict(one(self.scores[i]))
+
+    def told(self, answer: Any) -> list[float]:
+        """An answer of the service as a list."""
+        return [answer] if isinstance(answer, float) else list(answer.values()) if self.names else answer
+
+    def label(self, i: int) -> Any:
+        """The outcome of event i, as the library takes it."""
+        return self.outcome(i).get("label", int(self.outcomes[i]))
+
+
+def served_cases(events: int) -> list[ServedCase]:
+    """Two classes, two with names, three, many; and groups, so many values of them that cells are evicted."""
+    scores, outcomes, attributes = group_streams.world(events, 2, 60)
+    streams = {K: multi_streams.drifting(events, K) for K in (2, 3, 12)}
+    return [
+        ServedCase("two", scores, outcomes.astype(np.int64)),
+        ServedCase("two named", *streams[2], names=("no", "yes")),
+        ServedCase("three", *streams[3]),
+        ServedCase("three named", *streams[3], names=("bird", "cat", "dog")),
+        ServedCase("twelve", *streams[12]),
+        ServedCase("groups", scores, outcomes.astype(np.int64), attributes),
+    ]
 
 
 Check = Callable[[Case], None]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ UNMEASURED = (
 # Only `make test-all` runs these. `make test` has samples of the same cases, or they are about the paper's experiments.
 EXHAUSTIVE = (
     "core/test_against_oracle.py::test_equal_to_the_oracle_on_all_other_streams",
+    "core/test_compiled.py::test_every_method_on_longer_and_on_other_streams",
     "reproduction",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
 )
@@ -64,7 +66,7 @@ SLOW = (
     "test_hosts.py",
 )
 # Tests that use one of these fixtures, which take seconds to make, run in one process.
-SHARED_FIXTURES = ("chrome", "small")
+SHARED_FIXTURES = ("chrome", "short_run")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
@@ -87,6 +89,17 @@ def _among(name: str, places: tuple[str, ...]) -> bool:
 
 
 # ---- around everything --------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The test files leave a million objects, which stay. Python need not look for garbage among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

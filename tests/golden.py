@@ -141,3 +141,9 @@ def hedgeable(stem: str, array: str, m: int) -> tuple[np.ndarray[Any, Any], np.n
         event = KNIFE_EDGES[stem, array][0]
         keep[event:] &= group[event:] != group[event]
     return expert, np.flatnonzero(keep)
+
+
+@cache
+def groups() -> Arrays:
+    """The groups' reference on nine streams: NAME/score, values, words, outcome, due where late, and its outputs."""
+    return _read(LARGER / "groups" / "golden_open.npz" if LARGER else HERE / "groups.npz")

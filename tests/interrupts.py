@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -74,5 +75,9 @@ def interrupted_everywhere(
 
 
 def _is_ours(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
+    return _is_of_ours(frame.f_code.co_filename)
+
+
+@cache
+def _is_of_ours(name: str) -> bool:
     return name.startswith(SOURCES) and not name.endswith(ELSEWHERE)

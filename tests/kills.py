@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,30 +34,68 @@ def deliver(answers: list[tuple[Any, Any]]) -> None:
     from calibeat.service.events import Refusal
 
     lines = [json.dumps([ticket, answer.code if isinstance(answer, Refusal) else answer]) for ticket, answer in answers]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("".join(f"{line}\n" for line in lines))  # there may be none
     sys.stdout.flush()
 
 
 def requests() -> Iterator[tuple[Any, list[Any]]]:
     """What comes from the pipe: tickets and events."""
-    from calibeat.service.events import ForecastEvent, OutcomeEvent
+    from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent
 
     print("ready", flush=True)  # noqa: T201 - the protocol of the pipe
     for line in sys.stdin:
         ticket, kind, events = json.loads(line)
-        make: Any = ForecastEvent if kind == "forecasts" else OutcomeEvent
-        yield ticket, [make(*event) for event in events]
+        if kind == "forecasts":
+            yield ticket, [ForecastEvent(stream, name, **fields_of(stream, score)) for stream, name, score in events]
+        elif kind == "control":
+            (control,) = events
+            yield ticket, [Control(**control)]
+        else:
+            make: Any = CorrectionEvent if kind == "corrections" else OutcomeEvent
+            yield ticket, [make(stream, name, **result_of(stream, y)) for stream, name, y in events]
 
 
 def serve(url: str, method: str) -> None:
     """An engine behind two pipes."""
     from calibeat.service.engine import Engine, EngineSettings
+    from calibeat.service.events import Refusal
 
     engine = Engine.open(url, EngineSettings(method=method))
     engine.start(deliver)
     for ticket, events in requests():
-        engine.submit(ticket, events)
+        try:
+            engine.submit(ticket, events)
+        except Refusal as refusal:  # the database is away
+            deliver([(ticket, refusal)])
     engine.stop()
+
+
+# ---- streams of all shapes ------------------------------------------------------------------------------------------
+#
+# A stream whose name begins with "k" has three classes, one with "g" has groups; both follow from one number.
+
+
+def fields_of(stream: str, score: float) -> dict[str, Any]:
+    """What a forecast is asked with."""
+    if stream.startswith("k"):
+        return {"scores": [score / 2, 1.0 - score, score / 2]}
+    if stream.startswith("g"):
+        return {"score": score, "groups": {"tenth": int(score * 10), "hundredth": str(int(score * 100))}}
+    return {"score": score}
+
+
+def result_of(stream: str, outcome: int | None) -> dict[str, Any]:
+    """What an outcome is told with."""
+    return {"label": outcome} if stream.startswith("k") else {"outcome": outcome}
+
+
+def calibrator_of(stream: str, text: str | None, method: Any) -> Any:
+    """A plain calibrator of the library for such a stream; `text` is its shape in the store."""
+    from calibeat import Calibrator, MultiCalibrator
+    from calibeat.service.shape import Shape
+
+    shape = Shape.from_text(text)
+    return MultiCalibrator(3) if stream.startswith("k") else Calibrator(method, groups=shape.groups)
 
 
 # ---- the clients ----------------------------------------------------------------------------------------------------
@@ -122,7 +161,13 @@ class Clients:
 
     seed: int
     streams: int = 20
+    shapes: tuple[str, ...] = ("",)  # what the names of streams begin with
     most: int = 5  # events in a request
+    verbs: bool = False  # whether something is done to the first half of the streams, and their events
+    corrected: dict[str, Any] = field(default_factory=dict)  # name -> what its outcome was corrected to
+    final: set[str] = field(default_factory=set)  # those that could not be corrected
+    forgetting: dict[str, bool] = field(default_factory=dict)  # name -> whether it was answered
+    controls: int = 0
     told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
@@ -139,11 +184,13 @@ class Clients:
         """A new request: forecasts, or outcomes that are late, doubled, contradicting or of nothing."""
         self._tickets += 1
         dice = self.random
-        if not self.told or dice.random() < 0.5:
+        if self.verbs and self.told and dice.random() < 0.15:
+            made = [self._tickets, *self._verb()]
+        elif not self.told or dice.random() < 0.5:
             events = [self._forecast() for _ in range(dice.randint(1, self.most))]
             made = [self._tickets, "forecasts", events]
         else:
-            ids = dice.choices(list(self.told), k=dice.randint(1, self.most))
+            ids = dice.choices(self._left(), k=dice.randint(1, self.most))
             made = [self._tickets, "outcomes", [self._outcome(name) for name in ids]]
         self.waiting[self._tickets] = made
         return made
@@ -151,10 +198,38 @@ class Clients:
     def _forecast(self) -> list[Any]:
         if self.told and self.random.random() < 0.1:
             self.repeats += 1
-            name, (stream, score, _) = self.random.choice(list(self.told.items()))
-            return [stream, name, score]
+            name = self.random.choice(self._left())
+            return [*self.told[name][:1], name, self.told[name][1]]
         self._ids += 1
-        return [f"stream-{self.random.randrange(self.streams)}", f"e{self._ids}", self.random.random()]
+        number = self.random.randrange(self.streams)
+        return [f"{self.shapes[number % len(self.shapes)]}stream-{number}", f"e{self._ids}", self.random.random()]
+
+    def _left(self) -> list[str]:
+        """The events of which nothing was corrected or forgotten."""
+        return [name for name in self.told if name not in self.corrected and name not in self.forgetting]
+
+    def is_touched(self, stream: str) -> bool:
+        """Whether something is done to a stream."""
+        return self.verbs and int(stream.rpartition("-")[2]) < self.streams // 2
+
+    def _verb(self) -> tuple[str, list[Any]]:
+        """Something that is done to a stream or to its events. After it nothing else is said of these events."""
+        dice = self.random
+        names = [name for name in self._left() if self.is_touched(self.told[name][0])]
+        known = [name for name in names if name in self.acknowledged]
+        kind = dice.random()
+        if kind < 0.5 and known:
+            chosen = dice.sample(known, k=min(len(known), dice.randint(1, self.most)))
+            self.corrected |= {name: dice.choice((0, 1, None)) for name in chosen}
+            return "corrections", [[self.told[name][0], name, self.corrected[name]] for name in chosen]
+        if kind < 0.65 and names:
+            name = dice.choice(names)
+            self.forgetting[name] = False
+            return "control", [{"verb": "forget", "stream": self.told[name][0], "ids": [name]}]
+        number = dice.randrange(self.streams // 2)
+        stream = f"{self.shapes[number % len(self.shapes)]}stream-{number}"
+        verb = dice.choice(("freeze", "resume", "resume", "passthrough", "reset"))
+        return "control", [{"verb": verb, "stream": stream, "outcomes": dice.choice(("learn", "drop"))}]
 
     def _outcome(self, name: str) -> list[Any]:
         if self.random.random() < 0.03:
@@ -169,12 +244,21 @@ class Clients:
         """An answer: it must fit everything that was said before."""
         ticket, answer = json.loads(line)
         request = self.answered[ticket] = self.waiting.pop(ticket, None) or self.answered[ticket]
+        if request[1] == "control":
+            self._hear_control(request[2][0], answer)
+            return
         if not isinstance(answer, list):
             self.wrong.append(f"a batch was refused: {answer}")
             return
         for event, told in zip(request[2], answer, strict=True):
             stream, name = event[:2]
-            if request[1] == "forecasts":
+            if name in self.forgetting:
+                continue  # it may be made anew by what was sent before
+            if request[1] == "corrections":
+                self.final |= {name} if told in {"final", "expired"} else set()
+                if told not in {"corrected", "repeated", "learnt", "held", "final", "expired"}:
+                    self.wrong.append(f"a correction was {told}")
+            elif request[1] == "forecasts":
                 now = (stream, event[2], told)
                 if self.told.setdefault(name, now) != now:
                     self.wrong.append(f"a forecast changed: {self.told[name]} and {now}")
@@ -184,12 +268,32 @@ class Clients:
             else:
                 self.acknowledged[name].append((told, event[2]))
 
+    def _hear_control(self, control: dict[str, Any], answer: Any) -> None:
+        """A stream without an event is unknown, and so is an event that was forgotten before the answer was lost."""
+        self.controls += 1
+        if control["verb"] == "forget":
+            self.forgetting[control["ids"][0]] |= answer != "stopping"
+            expected: set[Any] = {"forgotten", "unknown", "stopping"}
+        else:
+            expected = {"frozen", "resumed", "passthrough", "reset", "unknown_stream"}
+        if (answer if isinstance(answer, str) else answer[0]) not in expected:
+            self.wrong.append(f"{control} was answered with {answer}")
+
 
 def run(
-    url: str, method: str, kills: int, *, workers: int = 1, most: int = 5, seed: int = 0, log: Any = None
+    url: str,
+    method: str,
+    kills: int,
+    *,
+    workers: int = 1,
+    most: int = 5,
+    seed: int = 0,
+    log: Any = None,
+    shapes: tuple[str, ...] = ("",),
+    verbs: bool = False,
 ) -> Clients:
     """Serve requests and kill workers at random moments, one after another; the last ones end in peace."""
-    clients = Clients(seed, most=most)
+    clients = Clients(seed, most=most, shapes=shapes, verbs=verbs)
     moments = random.Random(seed + 1)  # noqa: S311 - a test
     start = partial(Worker, url, method, log)
     alive = [start() for _ in range(workers)]
@@ -241,20 +345,40 @@ def drain(clients: Clients, worker: Worker) -> None:
 
 def compare(clients: Clients, url: str) -> dict[str, Any]:
     """What the store says of everything that was told."""
-    from calibeat.service.maintenance import replay_check
+    from calibeat.service.maintenance import apply_waiting, check, replay_check
     from calibeat.service.store import open_connection
 
+    apply_waiting(url)
     connection = open_connection(url)
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
-        events = connection.all("SELECT id, stream, score, forecast, outcome FROM event")
-        stored = {name: (names[stream], *values) for name, stream, *values in events}
+        events = connection.all("SELECT id, stream, score, forecast, outcome, given, issued FROM event")
+        stored = {name: (names[stream], *values[:3]) for name, stream, *values in events}
+        for name, stream, *_, outcome, given, issued in events:
+            if issued is not None:
+                score = clients.told[name][1] if name in clients.told else float("nan")
+                is_same = array("d", fields_of(names[stream], score)["scores"]).tobytes() == bytes(given)
+                stored[name] = names[stream], score if is_same else given, array("d", bytes(issued)).tolist(), outcome
     finally:
         connection.close()
-    lost = [name for name in clients.told if name not in stored]
-    changed = [name for name, told in clients.told.items() if name in stored and stored[name][:3] != told]
+    gone = {name for name, is_answered in clients.forgetting.items() if is_answered}
+    kept = [name for name in gone if name in stored]
+    lost = [name for name in clients.told if name not in stored and name not in clients.forgetting]
+    changed = [
+        name
+        for name, told in clients.told.items()
+        if name in stored and stored[name][:3] != told and name not in clients.forgetting
+    ]
+    changed += kept
     lost_outcomes, doubled, contradicted = [], [], []
+    for name, outcome in clients.corrected.items():
+        found = stored[name][3] if name in stored else outcome
+        # What waited may have been dropped, or given up by a reset.
+        if name not in clients.final and found != outcome and found is not None:
+            contradicted.append(name)
     for name, answers in clients.acknowledged.items():
+        if clients.is_touched(clients.told[name][0]):
+            continue
         outcome = stored[name][3] if name in stored else None
         if outcome is None:
             lost_outcomes.append(name)
@@ -264,7 +388,11 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
                 contradicted.append(name)
     replay = replay_check(url)
     return {
-        "differ": plain_differences(url),
+        "differ": plain_differences(url, clients),
+        "problems": check(url),
+        "corrected": len(clients.corrected),
+        "forgotten": len(gone),
+        "controls": clients.controls,
         "forecasts": len(clients.told),
         "outcomes": len(clients.acknowledged),
         "repeats": clients.repeats,
@@ -277,8 +405,12 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     }
 
 
-def plain_differences(url: str) -> int:
-    """How many stored forecasts are not those of a plain `Bank` that is given the log event by event, in its order."""
+def plain_differences(url: str, clients: Clients) -> int:
+    """How many stored forecasts are not those of the library that is given the log event by event, in its order.
+
+    Streams to which something was done have another log, and are left to the replay. Plain streams are keys of a
+    `Bank`, others have calibrators of their own.
+    """
     from calibeat import Bank
     from calibeat.core.method import method_named
     from calibeat.service.store import open_connection
@@ -288,18 +420,32 @@ def plain_differences(url: str) -> int:
     try:
         meta = get_meta(connection)
         names = dict(connection.all("SELECT number, name FROM stream"))
-        events = connection.all("SELECT stream, seq, score, forecast, outcome, outcome_seq FROM event")
+        shapes = dict(connection.all("SELECT stream, text FROM shape"))
+        events = connection.all("SELECT stream, seq, score, forecast, outcome, outcome_seq, given, issued FROM event")
+        events = [(*event[:6], *(part and array("d", bytes(part)).tolist() for part in event[6:])) for event in events]
     finally:
         connection.close()
     log: list[tuple[int, int, int, Any]] = []  # stream, number in it, event, its outcome or None
-    for at, (stream, seq, _, _, outcome, outcome_seq) in enumerate(events):
+    for at, (stream, seq, _, _, outcome, outcome_seq, *_) in enumerate(events):
+        if clients.is_touched(names[stream]):
+            continue
         log.append((stream, seq, at, None))
         if outcome_seq is not None:
             log.append((stream, outcome_seq, at, outcome))
     method = method_named(meta["method"])
     bank, made, differ = Bank(method, int(meta["seed"]), independent=method.draws), {}, 0
+    alone = {number: calibrator_of(names[number], text, method) for number, text in shapes.items()}
     for stream, _, at, outcome in sorted(log, key=lambda entry: entry[:2]):
-        if outcome is None:
+        _, _, score, forecast, *_, given, issued = events[at]
+        if stream in alone and outcome is not None:
+            alone[stream].update(made.pop(at), outcome)
+        elif stream in alone and issued is not None:
+            made[at] = alone[stream].predict(given)
+            differ += made[at].probabilities.tolist() != issued
+        elif stream in alone:
+            made[at] = alone[stream].predict(score, fields_of(names[stream], score)["groups"])
+            differ += made[at].probability != forecast
+        elif outcome is None:
             made[at] = bank.predict(names[stream], events[at][2])
             differ += made[at].probability != events[at][3]
         else:
@@ -307,7 +453,7 @@ def plain_differences(url: str) -> int:
     return differ
 
 
-NOTHING_WRONG = {"differ": 0, "lost": 0, "doubled": 0, "changed": 0, "wrong": [], "differences": []}
+NOTHING_WRONG = {"differ": 0, "lost": 0, "doubled": 0, "changed": 0, "wrong": [], "differences": [], "problems": []}
 
 if __name__ == "__main__":
     if Path(sys.argv[0]).name == "kills.py":

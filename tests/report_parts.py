@@ -214,3 +214,54 @@ def history(rng: np.random.Generator, xs: list[Any], by: str) -> dict[str, Any]:
         "score_high": (median + 0.4).tolist(),
         "periods": [period(i) for i in range(4)],
     }
+
+
+def segments(rng: np.random.Generator, names: list[str], down: int = 24, across: int = 3) -> dict[str, Any]:
+    """Segments by hour and origin, of three methods: the raw score is off, the second too, the third is not."""
+    hours, origins = [str(h) for h in range(down)], [f"origin {o}" for o in range(across)]
+    listed = [("hour", [h]) for h in hours] + [("origin", [o]) for o in origins]
+    listed += [("hour x origin", [h, o]) for h in hours for o in origins]
+    n = len(listed)
+    log_e = [*np.sort(rng.normal(6.0, 8.0, (2, n)), axis=1)[:, ::-1].tolist(), rng.normal(-1.0, 1.0, n).tolist()]
+    rate = rng.uniform(0.1, 0.4, n)
+    off = [0.1, 0.08, 0.0]
+
+    def matrix(value: Any) -> list[list[Any]]:
+        return [[None if (i + j) % 7 == 6 else value(i, j) for j in range(across)] for i in range(down)]
+
+    return {
+        "attributes": ["hour", "origin"],
+        "least": 100,
+        "rate": 0.05,
+        "total": n,
+        "flagged": {name: sum(e > 8.0 for e in own) for name, own in zip(names, log_e, strict=True)},
+        "sentence": f"Of {n} segments with 100 events or more, 9 are shown to be miscalibrated under the raw score.",
+        "spread": [
+            {"column": column, "spread": spread, "points": 25.0 * spread}
+            for column, spread in (("hour", 0.31), ("hour x origin", 0.12), ("origin", 0.01))
+        ],
+        "map": {
+            "attributes": ["hour", "origin"],
+            "down": hours,
+            "across": origins,
+            "events": matrix(lambda i, j: 100 + 10 * i + j),
+            "methods": {
+                name: {
+                    "gap": matrix(lambda i, j, scale=scale: scale * (i - down / 2 + j / 9)),
+                    "flagged": matrix(lambda i, _, scale=scale: abs(scale * (i - down / 2)) > 0.02),
+                }
+                for name, scale in zip(names[1:], (0.02, 0.0004), strict=True)
+            },
+        },
+        "rows": {
+            "attribute": [attribute for attribute, _ in listed],
+            "value": [value for _, value in listed],
+            "events": rng.integers(100, 20_000, n).tolist(),
+            "rate": rate.tolist(),
+            "methods": {
+                name: {"said": (rate + wrong).tolist(), "log_e": own, "flagged": [e > 8.0 for e in own]}
+                for name, wrong, own in zip(names, off, log_e, strict=True)
+            },
+        },
+        "notes": ["Segments overlap; an offset is what is left when the others are accounted for."],
+    }

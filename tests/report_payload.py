@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from report_parts import START, decisions, history, key_table, number, paging, reliability, smooth, stamps, trajectory
+from report_parts import (
+    START,
+    decisions,
+    history,
+    key_table,
+    number,
+    paging,
+    reliability,
+    segments,
+    smooth,
+    stamps,
+    trajectory,
+)
 
 NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
 HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
@@ -294,6 +306,51 @@ def hostile() -> dict[str, Any]:
     return told
 
 
+def with_groups(down: int = 24, across: int = 3) -> dict[str, Any]:
+    told = payload(methods=3, windows=6, keys=0)
+    told["segments"] = segments(np.random.default_rng(1), [method["name"] for method in told["methods"]], down, across)
+    return told
+
+
+def one_attribute() -> dict[str, Any]:
+    """No pairs, so no map; and nothing that is called miscalibrated."""
+    told = with_groups(4, 0)
+    told["segments"].update(attributes=["hour"], map=None, notes=[], total=4)
+    return told
+
+
+def hostile_groups() -> dict[str, Any]:
+    told = with_groups(3, 2)
+    found = told["segments"]
+    found["attributes"][0] = found["map"]["attributes"][0] = found["map"]["across"][0] = found["map"]["down"][0] = (
+        HOSTILE
+    )
+    found["rows"]["attribute"][0] = found["spread"][0]["column"] = HOSTILE
+    found["rows"]["value"][0] = [HOSTILE]
+    return told
+
+
+def offered() -> dict[str, Any]:
+    told = payload(methods=2, windows=2, keys=0)
+    told["offered"] = {"columns": ["country"], "sentence": "Segments can be judged: country (say --groups country)."}
+    return told
+
+
+def with_later() -> dict[str, Any]:
+    """A log that does not say when outcomes were known."""
+    told = without_delay()
+    rows = [("at once", 0.158), ("100 events late", 0.03), ("a day late", -0.012)]
+    told["later"] = {
+        "method": told["verdict"]["method"],
+        "events": 200_000,
+        "whole": False,
+        "raw_log_loss": 0.532,
+        "rows": [{"delay": delay, "log_loss": 0.532 * (1 - gain), "gain": gain} for delay, gain in rows],
+        "sentence": "This assumes that each outcome is known before the next score.",
+    }
+    return told
+
+
 def never_paged() -> dict[str, Any]:
     """A log so short that the monitors have hardly begun."""
     told = payload(methods=2, windows=2, keys=0)
@@ -318,5 +375,11 @@ VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
     "extreme": extreme,
     "hostile": hostile,
     "never paged": never_paged,
+    "later": with_later,
+    "groups": with_groups,
+    "many groups": lambda: with_groups(20, 20),
+    "one attribute": one_attribute,
+    "hostile groups": hostile_groups,
+    "groups offered": offered,
     "200 windows": lambda: payload(windows=200, keys=2000),
 }

@@ -62,8 +62,9 @@ def fill(
     order, told = np.argsort(due), 0
     in_order = due[order]
     names = [stream.name for stream in streams]
-    for first in range(0, events, GROUP):
-        here = range(first, min(first + GROUP, events))
+    group = min(GROUP, max(1, int(events / days)))  # about a day: older forecasts would be refused under `expire`
+    for first in range(0, events, group):
+        here = range(first, min(first + group, events))
         forecasts = [ForecastEvent(names[which[i]], f"e{i}", float(scores[i]), float(times[i])) for i in here]
         clock[0] = float(times[here[-1]])
         engine.process([(None, forecasts)])

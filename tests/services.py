@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from calibeat.service.engine import Engine, EngineSettings
-from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.maintenance import check, replay_check
+from calibeat.service.store import open_reader
 
 DAY = 86_400.0
 START = 1_800_000_000.0
@@ -29,6 +32,20 @@ class Desk:
     def tell(self, *events: tuple[Any, ...]) -> Any:
         """A request of outcomes: (stream, id, outcome[, time])."""
         return self._only([OutcomeEvent(*event) for event in events])
+
+    def correct(self, *events: tuple[Any, ...]) -> Any:
+        """A request of corrections: (stream, id, outcome or None[, time])."""
+        return self._only([CorrectionEvent(*event) for event in events])
+
+    def do(self, verb: Any, stream: str, **more: Any) -> Any:
+        """Something is done to a stream."""
+        (answer,) = self._only([Control(verb, stream, **more)])
+        return answer
+
+    def forget(self, stream: str, *ids: str) -> int:
+        """Forget events -> how many."""
+        self.engine.process([(None, [Control("forget", stream, ids=ids)])])
+        return self.engine.rework_all()
 
     def group(self, *requests: list[Any]) -> list[Any]:
         """Several requests in one group."""
@@ -78,3 +95,43 @@ def desk(url: str, **settings: Any) -> Iterator[Desk]:
         yield made
     finally:
         made.close()
+
+
+# ---- streams that something is done to ------------------------------------------------------------------------------
+
+
+def whole(url: str) -> bool:
+    found, problems = replay_check(url), check(url)
+    assert [*found.differences, *problems] == []
+    return True
+
+
+def stream_of(url: str, name: str = "paris") -> Any:
+    with closing(open_reader(url)) as reader:
+        return reader.stream(name)
+
+
+def feed(service: Desk, n: int, *, stream: str = "paris", seed: int = 0, invert: bool = False, late: int = 3) -> None:
+    """Events whose outcomes come a little later; the last ones stay pending."""
+    rng = np.random.default_rng(seed)
+    requests: list[list[Any]] = []
+    waiting: list[OutcomeEvent] = []
+    for at in range(n):
+        score = float(rng.random())
+        requests.append([ForecastEvent(stream, f"{stream}-{seed}-{at}", score)])
+        waiting.append(OutcomeEvent(stream, f"{stream}-{seed}-{at}", int((rng.random() < score) != invert)))
+        if len(waiting) > late:
+            requests.append([waiting.pop(0)])
+    service.group(*requests)
+
+
+SCORES = (0.1, 0.5, 0.9)
+
+
+def told(service: Desk, name: str, stream: str = "paris") -> list[float]:
+    return list(service.ask(*((stream, f"{name}-{score}", score) for score in SCORES)))
+
+
+def desk_beside(tmp_path: Path, **settings: Any) -> Any:
+    """Another store, for what had happened otherwise."""
+    return desk(str(tmp_path / "beside.db"), **settings)

@@ -83,5 +83,5 @@ def test_river(method: Method) -> None:
 
 def test_scikit_learn(method: Method) -> None:
     _, row = alone(method)
-    fitted = ScoreCalibrator(method, delay=0, random_state=3).fit(SCORES, OUTCOMES)
+    fitted = ScoreCalibrator(method, order="time", delay=0, random_state=3).fit(SCORES, OUTCOMES)
     np.testing.assert_array_equal(fitted.calibrator_.row, row)

@@ -27,7 +27,7 @@ from river import (
 )
 from river import metrics as river_metrics
 
-from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, MissingExtra, Platt, metrics
+from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, Groups, InvalidInput, MissingExtra, Platt, metrics
 from calibeat.river import Brier, CalibrationError, OnlineCalibrated, Sharpness
 
 # ---- the wrapper -------------------------------------------------------------------------------------------------
@@ -380,3 +380,82 @@ def test_without_river(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[river\]'"):
         importlib.import_module("calibeat.river")
+
+
+# ---- groups ------------------------------------------------------------------------------------------------------
+
+
+def grouped_events(n: int = 300) -> tuple[list[dict[str, Any]], list[bool]]:
+    rng = np.random.default_rng(4)
+    x = [
+        {"p": float(p), "country": c, "device": d, "other": 1.5}
+        for p, c, d in zip(
+            rng.random(n), rng.choice(["fr", "it"], n).tolist(), rng.integers(0, 3, n).tolist(), strict=True
+        )
+    ]
+    return x, [bool(rng.random() < min(1.0, e["p"] + 0.3 * (e["country"] == "fr"))) for e in x]
+
+
+def columns(x: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [e[name] for e in x] for name in ("country", "device")}
+
+
+@pytest.mark.parametrize("groups", [["country", "device"], Groups(["country", "device"], crossings=[], seed=1)])
+def test_groups_are_features_by_name_with_the_bits_of_a_calibrator(groups: Any) -> None:
+    x, y = grouped_events()
+    model, said = OnlineCalibrated(Recorder(), groups=groups), []
+    for event, label in zip(x, y, strict=True):
+        said.append(model.predict_proba_one(event)[True])
+        model.learn_one(event, label)
+    scores = [e["p"] for e in x]
+    assert said == Calibrator(groups=groups).run(scores, y, groups=columns(x)).tolist()
+    assert said != Calibrator().run(scores, y).tolist()
+    assert model.clone().groups == groups
+    twin = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    assert twin.predict_proba_one(x[0]) == model.predict_proba_one(x[0])
+
+
+def test_late_labels_teach_the_groups_of_their_event() -> None:
+    x, y = grouped_events(200)
+    model, said = OnlineCalibrated(Recorder(), remember=30, groups=["country", "device"]), []
+    for i in range(230):
+        if i >= 30:
+            model.learn_one(x[i - 30], y[i - 30])
+        if i < 200:
+            said.append(model.predict_proba_one(x[i])[True])
+    due = np.minimum(np.arange(200) + 30, 200)
+    expected = Calibrator(groups=["country", "device"]).run([e["p"] for e in x], y, due=due, groups=columns(x))
+    assert said == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        ({"p": 0.5, "country": "fr"}, "x must have the features country, device, got "),
+        ("a text", "x must have the features country, device, got 'a text'"),
+        (
+            {"p": 0.5, "country": "fr", "device": 1.5},
+            "device must be a string, a whole number, a bool or None, got 1.5",
+        ),
+        (
+            {"p": 0.5, "country": "fr", "device": []},
+            "device must be a string, a whole number, a bool or None, got list",
+        ),
+    ],
+)
+def test_bad_groups_are_said_before_anybody_has_learnt(x: Any, said: str) -> None:
+    class Blind(Recorder):
+        def predict_proba_one(self, x: Any, **_: Any) -> dict[Any, float]:  # noqa: ARG002 - it knows nothing
+            return {True: 0.5}
+
+    base_model = Blind()
+    model = OnlineCalibrated(base_model, groups=["country", "device"])
+    for call in (lambda: model.learn_one(x, True), lambda: model.predict_proba_one(x)):
+        with pytest.raises(InvalidInput, match=said):
+            call()
+    assert base_model.log == [] and model.calibrator.events == 0
+
+
+def test_groups_of_many_labels_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"many classes have no groups - use a Calibrator\(groups=\[...\]\)"):
+        OnlineCalibrated(Recorder(), labels=("a", "b", "c"), groups=["country"])

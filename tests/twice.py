@@ -11,7 +11,8 @@ import numpy as np
 
 def called_twice(plain: Callable[..., Any], compiled: Callable[..., Any], *arguments: Any) -> Any:
     """The result of the compiled function, which is that of the Python; the arguments are as it leaves them."""
-    copies = [copied(argument) for argument in arguments]
+    memory: dict[tuple[int, int], Any] = {}
+    copies = [copied(argument, memory) for argument in arguments]
     expected = plain(*copies)
     result = compiled(*arguments)
     assert bits(result) == bits(expected), compiled.__name__
@@ -19,12 +20,18 @@ def called_twice(plain: Callable[..., Any], compiled: Callable[..., Any], *argum
     return result
 
 
-def copied(argument: Any) -> Any:
-    """An argument of its own for the Python: elements of a memoryview are Python's numbers, as those of C are C's."""
+def copied(argument: Any, memory: dict[tuple[int, int], Any]) -> Any:
+    """An argument of its own for the Python: elements of a memoryview are Python's numbers, as those of C are C's.
+
+    Arrays that share their memory, as numbers of one kind and another, still do; `memory` has those copied before.
+    """
     if isinstance(argument, tuple):
-        return type(argument)(*map(copied, argument))
+        return type(argument)(*(copied(part, memory) for part in argument))
     if is_array(argument):
-        return memoryview(np.array(memoryview(argument)))
+        array = np.asarray(memoryview(argument))
+        where = array.__array_interface__["data"][0], array.nbytes
+        kept = memory.setdefault(where, array.copy()) if array.nbytes else array.copy()
+        return memoryview(kept.reshape(-1).view(array.dtype).reshape(array.shape))
     return argument
 
 

@@ -75,8 +75,10 @@ def beginning(stream, n):
     """The first n events; what is due later never arrives."""
     due = None if stream.due is None else np.minimum(stream.due[:n], n)
     times, known = (None if column is None else column[:n] for column in (stream.times, stream.known))
+    attributes = None if stream.attributes is None else {k: values[:n] for k, values in stream.attributes.items()}
     return replace(
         stream,
+        attributes=attributes,
         scores=stream.scores[:n],
         outcomes=stream.outcomes[:n],
         due=due,
@@ -198,9 +200,12 @@ def test_forecasts_do_not_know_outcomes_that_are_still_in_the_air(flown):
 def test_a_slice_of_flights_through_the_demo(flown, tmp_path):
     to = io.StringIO()
     demo = run_demo(tmp_path, stream=beginning(flown, 6000), to=to, log=io.StringIO())
-    assert [row.method for row in demo.rows] == ["raw", "AUTO", "FPS", "WPS", "SWPS", "OPS", "TOPS", "HOPS"]
+    assert [row.method for row in demo.rows] == [*METHODS, "AUTO + groups"]
     assert all(np.isfinite([row.ce, row.group_ce, row.brier, row.log_loss]).all() for row in demo.rows)
     assert "monthly CE" in to.getvalue() and "further forecasts (median)" in to.getvalue()
+    assert "Segments by carrier, origin, hour, and by two of them:\nOf " in to.getvalue()
+    page = demo.page.read_text()
+    assert "Who is miscalibrated?" in page and "<bdi>carrier x origin</bdi>" in page
 
 
 # ---- table -------------------------------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ class Failing(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.statuses = list(statuses)
         self.bodies: list[bytes] = []
+        self.streams: list[str | None] = []  # as a header names them
         self.learnt: dict[str, int] = {}  # the last outcome of each id
         self.sentence, self.at = "the queue is full", None
         self.hold: threading.Event | None = None  # answers wait for it
@@ -227,6 +228,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers["content-length"]))
         self.server.bodies.append(sent)
+        self.server.streams.append(self.headers["x-stream"])
         status = self.server.statuses.pop(0) if len(self.server.statuses) > 1 else self.server.statuses[0]
         if self.server.hold is not None:
             self.server.hold.wait(30)
@@ -260,6 +262,15 @@ def test_retries_have_the_same_id() -> None:
     with Failing(503, 0, 504, 200) as server, Client(server.url, retries=QUICK) as client:
         assert client.predict("s", 0.5).probability == 0.5
         assert len(server.bodies) == 4 and len(set(server.bodies)) == 1
+
+
+def test_a_header_names_the_stream_of_a_request() -> None:
+    with Failing(200) as server, Client(server.url) as client:
+        client.predict("zürich/1", 0.5)
+        client.outcome("s", "e1", 1)
+        client.outcomes([outcome("e2"), outcome("e3")])
+        client.predict_many([{"stream": "a", "score": 0.5}, {"stream": "b", "score": 0.5}])
+        assert server.streams == ["z%C3%BCrich%2F1", "s", "s", None]
 
 
 def test_retries_end() -> None:
@@ -299,7 +310,7 @@ def test_a_buffer_is_emptied_when_the_service_is_back() -> None:
         assert await client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["buffered"]
         assert (client.buffered, client.dropped) == (2, 0)
         server.statuses[:] = [200]
-        assert await client.flush() == {"e": "repeated"}  # the second of two
+        assert list((await client.flush()).values()) == ["repeated"]  # the second of two
         assert await client.outcome("s", "d", 1) == "learnt"
         server.statuses[:] = [0]
         assert await client.outcome("s", "e", 1) == "buffered"
@@ -369,7 +380,7 @@ def test_an_answer_that_is_no_answer_keeps_the_buffer(status: int) -> None:
             client.outcomes([outcome("e31"), outcome("e32")])
         assert (client.buffered, client.dropped, client.refused) == (33, 0, 0)
         server.statuses[:] = [200]
-        assert client.flush() == {f"e{i}": "learnt" for i in range(33)}
+        assert client.flush() == {("s", f"e{i}"): "learnt" for i in range(33)}
         assert (client.buffered, len(server.learnt)) == (0, 33)
 
 
@@ -390,7 +401,7 @@ def test_one_outcome_that_is_refused_is_set_aside_and_named(caplog: pytest.LogCa
         client.outcomes([outcome(id) for id in ids])  # noqa: A001
         server.statuses[:] = [200]
         done = client.flush()
-        assert [id for id, status in done.items() if status == "refused"] == ["bad1", "bad2"]  # noqa: A001
+        assert [id for (_, id), status in done.items() if status == "refused"] == ["bad1", "bad2"]  # noqa: A001
         assert (client.buffered, client.dropped, client.refused, len(server.learnt)) == (0, 0, 2, 99)
         assert [refusal.event for refusal in client.refusals] == [outcome("bad1"), outcome("bad2")]
         assert client.refusals[0].reason == "id must be good - at event 50"

@@ -7,14 +7,18 @@ calls that people's programs make. Which entries each test must have compared is
 
 from __future__ import annotations
 
+import re
+import struct
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import class_logs
+import group_streams
 import multi_streams
 import numpy as np
 import pytest
@@ -26,11 +30,16 @@ from twice import called_twice
 import calibeat
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, Monitor, Tracking
 from calibeat import _compiled as core
+from calibeat.core import groups as group_kernels
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.kernel import Past
-from calibeat.hosts import pool, rows
+from calibeat.hosts import ledger, pool, rows
+from calibeat.hosts.groups import Groups
+from calibeat.monitor.notices import Notices
+from calibeat.service.model import Model, StreamBytes
 from calibeat.service.rollups import Rollups
+from calibeat.service.shape import Shape
 from calibeat.service.store.types import SUMS
 
 for file in core.SOURCES:  # an entry is known when its file is imported
@@ -97,7 +106,7 @@ def compares(*names: str) -> Callable[[Scenario], Scenario]:
 
 # Every method on a stream at once and late: rows, forecasts, cells, receipts and what a refit leaves.
 METHODS = variants() | extremes()
-OF_METHODS = {"core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
+OF_METHODS = {"hosts_ledger_mark_outcomes", "core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
 OF_REFITS = {"core_kernel_update"}
 
 
@@ -169,6 +178,9 @@ def rows_that_streams_seldom_reach() -> None:
     "late_list_arrivals",
     "late_wait_for_key",
     "late_read_lists",
+    "late_is_in_order",
+    "hosts_keys_hash_ints",
+    "hosts_keys_find_int",
     "hosts_keys_find_ints",
     "hosts_keys_add_ints",
     "monitor_monitors_read_rows",
@@ -185,6 +197,7 @@ def banks_of_ints() -> None:
         bank.run(keys[:500], scores[:500], outcomes[:500])
         bank.run(keys[500:], scores[500:], outcomes[500:], due=np.arange(400) + rng.integers(1, 90, 400))
         bank.predict_many(keys + 20, scores)
+        assert (int(keys[0]) in bank, 10_000 in bank) == (True, False)
         if monitor is not None:
             bank.run([1000], [0.5], [np.nan])  # nothing to compare it with
             assert len(bank.table["key"]) == len(bank)
@@ -197,6 +210,7 @@ def banks_of_ints() -> None:
     "hosts_keys_short_hash",
     "hosts_keys_hash_strings",
     "hosts_keys_link",
+    "hosts_keys_find_string",
     "hosts_keys_find_strings",
     "hosts_keys_add_strings",
 )
@@ -303,14 +317,14 @@ def many_classes() -> None:
 
 def fold_classes(method: vector.VectorMethod, batch: loops.Batch) -> None:
     """A forecast of each event of two keys with a pooled start, then the label of each."""
-    n, ints = len(batch.outcomes), np.zeros(2 * len(batch.outcomes), dtype=np.int64)
+    n = len(batch.outcomes)
     outcomes = np.concatenate([np.full(n, np.nan), batch.outcomes])
     sources = np.concatenate([np.arange(n), np.arange(n)])
-    work = rows.FoldWork(
-        (np.arange(2 * n) % n % 2).astype(np.int32), np.tile(batch.scores, 2), outcomes, np.empty(0), sources,
-        np.zeros(2 * len(batch.scores)), np.empty(0), ints, ints, ints.copy(), ints.copy(), np.empty(0),
-        np.zeros(2 * n * method.receipt_width), vector.scratch(method.classes),
-    )  # fmt: skip
+    receipts = np.zeros(2 * n, dtype=rows.receipt_type(method))
+    receipts["scores"][:n] = batch.scores.reshape(n, -1)
+    memory = receipts.view(np.float64), receipts.view(np.int64)
+    slots = (np.arange(2 * n) % n % 2).astype(np.int32)
+    work = rows.FoldWork(slots, outcomes, np.empty(0), sources, *memory, vector.scratch(method.classes))
     fresh, width = method.initial_row(), method.width + 6
     shared = pool.Pool(True, fresh.copy(), fresh, 0, vector.scratch(method.classes))
     assert rows.fold_rows(method.spec, np.zeros(2 * width), width, 0.0, work, shared) == -1
@@ -330,6 +344,37 @@ def monitors() -> None:
 
 
 @compares(
+    "monitor_notices_hear_events",
+    "monitor_notices_hear_scores",
+    "monitor_notices_hear_outcomes",
+    "monitor_notices_ask_rows",
+    "monitor_notices_leave_rows",
+    "monitor_shift_read_values",
+    "monitor_silence_read_arrivals",
+    "monitor_silence_ring_now",
+    "monitor_silence_leave_from",
+)
+def notices() -> None:
+    rng = np.random.default_rng(6)
+    times = 1.7e9 + np.cumsum(rng.exponential(60.0, 1500))
+    scores = np.where(np.arange(1500) < 900, rng.random(1500), rng.random(1500) / 100.0)
+    assert calibeat.Shift(warm=256).run(scores)
+    silence = calibeat.Silence()
+    silence.run(times)
+    silence.away(times[-1] + 60.0, times[-1] + 7200.0)
+    silence.check(times[-1] + 1e6)
+    notice = calibeat.Notice()
+    notice.run(times, scores, times + 30.0)
+    notice.away(times[-1] + 60.0, times[-1] + 7200.0)
+    notice.check(times[-1] + 1e6)
+    many = Notices(notice.settings)
+    many.resize(3)
+    slots = (np.arange(1500) % 3).astype(np.int32)
+    many.observe_scores(slots, times, scores)
+    many.observe_outcomes(slots[:50], times[-50:], np.full(50, 60.0))
+
+
+@compares(
     "backtest_replay_tally_losses",
     "backtest_replay_tally_tally",
     "backtest_replay_tally_tally_keys",
@@ -337,6 +382,7 @@ def monitors() -> None:
     "backtest_judge_intervals_count_events",
     "backtest_judge_history_count_history",
     "backtest_judge_decisions_count_actions",
+    "backtest_judge_segments_tally_segments",
 )
 def backtests() -> None:
     rng = np.random.default_rng(5)
@@ -348,6 +394,8 @@ def backtests() -> None:
     times = np.datetime64("2024-01-01", "s") + 60 * np.arange(2500)
     arrived = times + rng.integers(0, 40_000, 2500)
     calibeat.backtest(scores, outcomes, None, times, arrived, methods="ops,fps", cost_fp=1.0, cost_fn=5.0)
+    groups = {"a": keys[:600], "b": rng.integers(0, 90, 600)}
+    calibeat.backtest(scores[:600], outcomes[:600], groups=groups, methods="ops", delay=20)
 
 
 @compares(
@@ -378,6 +426,48 @@ def rollups() -> None:
     )
     for p in (0.0, 0.05, 0.1, 0.3, 0.7, 1.0):
         calibeat.service.rollups.tenth(p)
+
+
+@compares(
+    "core_groups_predict_grouped",
+    "core_groups_update_grouped",
+    "core_groups_run_grouped",
+    "core_groups_run_grouped_late",
+    "core_groups_predict_many_grouped",
+    "core_groups_forget_touched",
+    "core_groups_restore",
+)
+def groups() -> None:
+    for method, slots in ((AUTO, 64), (AUTO, 8), (calibeat.GAUTO, 64), (Method(AUTO.features, AUTO.learner), 64)):
+        scores, outcomes, columns = group_streams.world(150, 4, 6)
+        for due in (None, group_streams.delays(150, 20.0)):
+            host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=slots, seed=1), method)
+            words = host.words(columns)
+            host.run(scores, outcomes, words, due)
+            host.table.begin()
+            host.one_by_one(scores[:30], outcomes[:30], words, due)
+            found = np.zeros(64, dtype=np.int64)
+            given = (method.spec, host.table.cells, host.row, scores, scores, words, found)
+            group_kernels.predict_many_grouped(*given, np.empty(150))
+            host.table.undo()
+
+
+@compares("service_model_fold_grouped")
+def served_groups() -> None:
+    nan, words = float("nan"), [struct.pack("<2q", 5 + at % 3, 7 + at % 2) for at in range(60)]
+    for method in ("auto", "gauto"):
+        model, stream = Model.named(method), StreamBytes("s", shape=Shape(groups=Groups(["a", "b"], cells=8, seed=1)))
+        rng, receipts = np.random.default_rng(3), list[bytes]()
+        for first in range(0, 60, 20):  # forecasts; outcomes of those before; outcomes of some of them
+            n, given = len(receipts), words[first : first + 20]
+            outcomes = [nan] * 20 + [1.0] * n + [0.0] * 5
+            own = [-1] * (20 + n) + list(range(5))
+            scores = [*rng.random(20).tolist(), *[nan] * (n + 5)]
+            before = words[first - n : first] if n else []
+            made = model.fold([stream], [0] * len(own), scores, outcomes, own, receipts, (), given + before + given[:5])
+            receipts = made.receipts[5:]
+    with pytest.raises(calibeat.OutcomeConflict):
+        model.fold([StreamBytes("t", shape=stream.shape)], [0], [nan], [1.0], [-1], receipts[:1], (), words[:1])
 
 
 # ---- all entries are compared ----------------------------------------------------------------------------------------
@@ -428,3 +518,22 @@ def test_a_difference_of_one_bit_is_found(comparison: Comparison, monkeypatch: p
 def test_compiled_is_plain(scenario: Scenario, comparison: Comparison) -> None:
     scenario()
     assert comparison.names >= SCENARIOS[scenario]
+
+
+def test_numbers_that_are_written_twice_agree() -> None:
+    """Cython has its own names for some numbers of the kernels."""
+    folder = Path(calibeat.__file__).parent
+    if not (folder / "_stream.pxi").exists():
+        pytest.skip("it is installed without its sources")
+    text = (folder / "_stream.pxi").read_text() + (folder / "_groups.pxi").read_text()
+    found = {name: int(value) for name, value in re.findall(r"#define CALIBEAT_(\w+) (\d+)", text)}
+    assert found == {
+        "MOST_RECEIPT": group_kernels.MOST_GROUPED_RECEIPT,
+        "N": layout.N,
+        "LEARNT_ZERO": ledger.ZERO,
+        "LEARNT_OTHER": ledger.OTHER,
+        "GROUPED_NUMBERS": group_kernels.GROUPED_RECEIPT_WIDTH,
+        "GROUPED_EXPERT": group_kernels.GROUPED,
+        "EVICTED": group_kernels.EVICTED,
+        "MOST_ATTRIBUTES": group_kernels.MOST_ATTRIBUTES,
+    }

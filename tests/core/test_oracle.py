@@ -71,7 +71,7 @@ def test_hedging(stem: str) -> None:
             continue
         expert, keep = golden.hedgeable(stem, array, m)
         keep = keep[keep < len(y)]
-        group = np.array([oracle.bin_of(p, m) for p in expert])
+        group = np.array([oracle.bin_of(p, m) for p in expert[:LONGEST]])
         # A NaN draw stands for a deterministic step; the oracle raises if it needs one.
         result = oracle.run(Method(calibeater=Hedging(m)), expert[keep], y[keep], draws=g[f"{array}_u"][keep])
         assert_array_equal(result.bins, group[keep])

@@ -18,7 +18,7 @@ import pytest
 from streams import STREAMS, variants
 
 from calibeat import AUTO, Calibrator, Forecast, InvalidInput
-from calibeat.core.receipt import MOST_RECEIPT
+from calibeat.core.groups import MOST_GROUPED_RECEIPT
 
 FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "issuer", "lanes", "hedge")
 
@@ -297,12 +297,16 @@ def test_what_cannot_be_a_forecast() -> None:
         Forecast(0.5)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Forecast(**good, more=1)
-    Forecast(**{**good, "lanes": (0.5,) * MOST_RECEIPT})
-    with pytest.raises(InvalidInput, match=f"at most {MOST_RECEIPT} numbers, got {MOST_RECEIPT + 1}"):
-        Forecast(**{**good, "lanes": (0.5,) * (MOST_RECEIPT + 1)})
+    Forecast(**{**good, "lanes": (0.5,) * MOST_GROUPED_RECEIPT})
+    with pytest.raises(InvalidInput, match=f"at most {MOST_GROUPED_RECEIPT} numbers, got {MOST_GROUPED_RECEIPT + 1}"):
+        Forecast(**{**good, "lanes": (0.5,) * (MOST_GROUPED_RECEIPT + 1)})
     for count in (1, 3):
         with pytest.raises(InvalidInput, match=f"hedge must be two pairs or nothing, got {count}"):
             Forecast(**{**good, "hedge": ((0.5, 0.5),) * count})
+    assert Forecast(**good, words=(1, 2**64 - 1)).words == (1, 2**64 - 1)
+    for words in ((0,), (2**64,), (-1,), (1.0,), ("a",), (True,), (1,) * 17):
+        with pytest.raises(InvalidInput, match="forecast words must be"):
+            Forecast(**good, words=words)
 
 
 # ---- what comes from outside ---------------------------------------------------------------------------------------
@@ -326,7 +330,7 @@ GOOD = Calibrator("ops").predict(0.5)
         GOOD.to_json().replace("0.5", '"x"', 1),
         GOOD.to_json().replace("[[0.5, 1.0]]", "7"),
         GOOD.to_json().replace("[[0.5, 1.0]]", "[[0.5, 1.0], [0.5, 1.0], [0.5, 1.0]]"),
-        GOOD.to_json().replace('"lanes": []', '"lanes": [' + ", ".join(["0.5"] * 16) + "]"),
+        GOOD.to_json().replace('"lanes": []', '"lanes": [' + ", ".join(["0.5"] * 19) + "]"),
     ],
 )
 def test_json_that_was_damaged_on_the_way(text: Any) -> None:
@@ -342,7 +346,7 @@ def test_json_that_was_damaged_on_the_way(text: Any) -> None:
         GOOD.to_bytes()[:-1],
         GOOD.to_bytes() + b"\0",
         GOOD.to_bytes()[:48] + b"\xff" * 8 + GOOD.to_bytes()[56:],
-        GOOD.to_bytes()[:2] + b"\x10\0" + GOOD.to_bytes()[4:] + bytes(128),
+        GOOD.to_bytes()[:2] + b"\x13\0" + GOOD.to_bytes()[4:] + bytes(152),
         "text",
         None,
         GOOD,

@@ -15,7 +15,7 @@ from calibeat.core.layout import N, T
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, RAW_BRIER, STATS
 from calibeat.core.vector import CODES, VectorMethod, predict, scratch, update
 from calibeat.hosts import pool
-from calibeat.hosts.rows import FoldWork, fold_rows
+from calibeat.hosts.rows import FoldWork, fold_rows, receipt_type
 
 EVENTS_MADE, K = 240, 4
 METHODS = [VectorMethod(name, K) for name in CODES]
@@ -164,19 +164,18 @@ def test_a_fold_is_a_late_run(method: VectorMethod) -> None:
         if i < 60:
             place[i] = len(operations)
             operations.append((i, np.nan, len(operations)))
-    n, ints = len(operations), np.zeros(len(operations), dtype=np.int64)
+    n = len(operations)
     event, outcomes, sources = (np.array(column) for column in zip(*operations, strict=True))
-    flat = np.ascontiguousarray(scores[event]).reshape(-1)
-    work = FoldWork(
-        np.zeros(n, dtype=np.int32), flat, outcomes, np.empty(0), sources, np.empty(n * K), np.empty(0),
-        ints, ints, ints.copy(), ints.copy(), np.empty(0), np.empty(n * method.receipt_width), scratch(K),
-    )  # fmt: skip
+    receipts = np.zeros(n, dtype=receipt_type(method))
+    receipts["scores"] = scores[event]
+    memory = receipts.view(np.float64), receipts.view(np.int64)
+    work = FoldWork(np.zeros(n, dtype=np.int32), outcomes, np.empty(0), sources, *memory, scratch(K))
     rows, _ = streams_of(method, np.zeros(1), 1)
     none = pool.Pool(False, np.empty(0), np.empty(0), 0)
     assert fold_rows(method.spec, rows.reshape(-1), rows.shape[1], 0.0, work, none) == -1
-    same(work.forecasts.reshape(-1, K)[np.isnan(outcomes)], expected)
+    same(receipts["probabilities"][np.isnan(outcomes)], expected)
     same(rows[0, : method.width].copy(), row)
-    assert work.events[np.isnan(outcomes)].tolist() == list(range(60))
+    assert receipts["event"][np.isnan(outcomes)].tolist() == list(range(60))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)

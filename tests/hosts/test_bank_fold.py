@@ -17,9 +17,11 @@ from calibeat import (
     OPS,
     TOPS,
     Bank,
+    CalibeatError,
     Forecast,
     InvalidInput,
     Method,
+    Monitor,
     OutcomeConflict,
     UnknownForecast,
     UnknownKey,
@@ -311,6 +313,56 @@ def test_rows_that_travel_bring_the_receipts_that_they_count() -> None:
     second.fold(["a", "a"], [nan, nan], [1, 1], [receipts[0], own[0]])
     update(second, "b", receipts[1])
     assert second.events == second.table["outcomes"].sum() == 3
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_outcome_of_a_row_that_travelled_is_learnt_also_alone(known: bool) -> None:
+    first, second = Bank(OPS), Bank(OPS)
+    if known:  # the key is here, and what the bank knew of its receipts is about another row
+        second.update("a", second.predict("a", 0.3), 1)
+    receipt = first.fold(["a", "b"], [0.3, 0.4], [nan, nan]).receipts.tolist()[0]
+    first.predict("a", 0.6)
+    second.set_rows(["a"], first.rows(["a"]))
+    update(second, "a", receipt)
+    assert second.table["outcomes"].tolist() == [1]
+    update(second, "a", receipt)
+    assert second.table["outcomes"].tolist() == [1]
+
+
+@pytest.mark.parametrize("method", ["ops", "tops", "hops", "auto"])
+@pytest.mark.parametrize("monitored", [False, True])
+def test_one_operation_alone_is_one_of_many(method: str, monitored: bool) -> None:
+    """A fold of one operation goes another way: the same bits, receipts and refusals."""
+    alone, together = (Bank(method, monitor=Monitor(warm=0) if monitored else None) for _ in range(2))
+    scores, kept = np.random.default_rng(5).random(40).tolist(), []
+    for bank in (alone, together):
+        bank.fold(["a", "b"], [0.2, 0.7], [nan, nan])
+    for i, score in enumerate(scores):
+        one = alone.fold(["a"], [score], [nan])
+        many = together.fold(np.array(["a"], dtype=object), [score], [nan])
+        assert one.forecasts.tobytes() == many.forecasts.tobytes()
+        assert one.receipts.tobytes() == many.receipts.tobytes()
+        kept.append(one.receipts.tolist()[0])
+        if i % 3 == 2:
+            receipt = kept.pop(0)
+            assert np.isnan(alone.fold(["a"], [nan], [i % 2], [receipt]).forecasts).all()
+            together.fold(np.array(["a"], dtype=object), [nan], [i % 2], [receipt])
+            with pytest.raises(OutcomeConflict):
+                alone.fold(["a"], [nan], [i % 2], [receipt])
+    assert alone.rows(["a", "b"]).tobytes() == together.rows(["a", "b"]).tobytes()
+    if monitored:
+        both = [{name: repr(column.tolist()) for name, column in bank.table.items()} for bank in (alone, together)]
+        assert both[0] == both[1]
+    for bad in (kept[0][:-1], bytes(len(kept[0])), kept[0][:40] + b"another " + kept[0][48:]):
+        errors = []
+        for bank, keys in ((alone, ["a"]), (together, np.array(["a"], dtype=object))):
+            with pytest.raises(CalibeatError) as error:
+                bank.fold(keys, [nan], [1], [bad])
+            errors.append((type(error.value), str(error.value)))
+        assert errors[0] == errors[1]
+    for score in (1.5, -0.1, nan, "x", None):
+        with pytest.raises(InvalidInput, match="score"):
+            alone.fold(["a"], [score], [nan])
 
 
 def update(bank: Bank, key: str, receipt: bytes) -> None:

@@ -198,7 +198,7 @@ def test_rows_in() -> None:
     [
         ((Members, "forget"), lambda bank: bank.__delitem__("a")),
         ((Members, "forget"), lambda bank: bank.drop_idle(before=2)),
-        ((Members, "fold"), lambda bank: bank.fold(["a"], [0.5], [nan])),
+        ((Members, "fold"), lambda bank: bank.fold(["a", "a"], [0.5, 0.5], [nan, nan])),
         ((Member, "_predict_taken"), lambda bank: bank.predict("new", 0.5)),
         ((RowStore, "remove"), lambda bank: bank.__delitem__("a")),
         ((RowStore, "take"), lambda bank: bank.merge(filled(names=("x", "y")))),

@@ -85,8 +85,8 @@ def test_a_single_event_is_one_step(name: str) -> None:
     assert not interrupts.fired and calibrator.outcomes == calibrator.events == len(SCORES) + 4
 
 
-UPDATES = [(name, kind) for name in METHODS for kind in ("travelled", "restored", "forked")]
 REFITS = [name for name in METHODS if METHODS[name].needs_history]
+UPDATES = [(name, kind) for name in ("auto", "hops", *REFITS) for kind in ("travelled", "restored", "forked")]
 
 
 @pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])
@@ -113,7 +113,7 @@ def test_an_interrupted_update_has_happened_or_not(name: str, kind: str, which: 
 
 
 @pytest.mark.parametrize("kind", ["restored", "forked"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ["auto", "hops", *REFITS])
 @pytest.mark.usefixtures("small")
 def test_an_interrupted_forecast_was_made_or_not(name: str, kind: str) -> None:
     done, _ = begun(METHODS[name], kind)
@@ -137,7 +137,7 @@ def test_an_interrupted_forecast_was_made_or_not(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["as it is", "restored", "forked"])
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("name", ["tops", "auto", "hops", "histogram"])
+@pytest.mark.parametrize("name", ["auto", "histogram"])  # without and with a past that is kept
 @pytest.mark.usefixtures("small")
 def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, kind: str) -> None:
     due = np.arange(3) + 2 if late else None
@@ -148,14 +148,17 @@ def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, kind: str
     done, receipts = begun(METHODS[name], kind)
     before = done.to_json()
     work((done, receipts))
-    after = done.to_json()
+    after, seen = done.to_json(), set()
     for calibrator, receipts in interrupted_everywhere(lambda: begun(METHODS[name], kind), work):
         state = calibrator.to_json()
         assert state in (before, after)
-        assert Calibrator.from_json(state).to_json() == state
+        if state not in seen:
+            assert Calibrator.from_json(state).to_json() == state
+        seen.add(state)
         if state == before:
             work((calibrator, receipts))
         assert calibrator.to_json() == after
+    assert seen == {before, after}
 
 
 CALLS: dict[str, Callable[[Calibrator], Any]] = {
@@ -242,7 +245,8 @@ def test_what_a_calibrator_learns_its_monitors_learn(what: str, error: type[Base
     for calibrator, receipts in interrupted_everywhere(monitored, work, error):
         state = calibrator.to_json()
         assert state in (before, after)
-        assert Calibrator.from_json(state).to_json() == state
+        if state not in seen:
+            assert Calibrator.from_json(state).to_json() == state
         seen.add(state)
         if state == before:
             work((calibrator, receipts))

@@ -13,7 +13,7 @@ from banks import content
 
 from calibeat import TOPS, Bank
 from calibeat.core.subset import plain
-from calibeat.hosts.keys import LONG_STRING, IntIndex, Seed, StringIndex, check_keys, short_hash
+from calibeat.hosts.keys import LONG_STRING, IntIndex, Seed, StringIndex, check_keys, int_hash, short_hash
 
 MASK = 2**64 - 1
 
@@ -112,7 +112,7 @@ def test_one_hash_in_every_host() -> None:
             if len(word.encode()) <= LONG_STRING:
                 assert plain(short_hash)(word.encode(), 0, len(word.encode()), *seed.point) == hashed  # type: ignore[arg-type]
         numbers = np.array([0, 1, -1, 2**63 - 1, -(2**63), *rng.integers(-(2**62), 2**62, 100)])
-        assert seed.of_ints(numbers).tolist() == [seed.of_int(number) for number in numbers.tolist()]
+        assert seed.of_ints(numbers).tolist() == [int_hash(number, *seed.words) for number in numbers.tolist()]
         assert all(0 <= word < 2**31 for word in one_by_one)
 
 

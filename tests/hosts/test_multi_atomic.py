@@ -19,7 +19,7 @@ from calibeat.hosts import ledger
 from calibeat.hosts.bankfile import header_of, sections_of
 from calibeat.hosts.keys import check_index
 
-KINDS = [(2, "multi"), (3, "multi"), (3, "ots"), (3, "raw")]
+KINDS = [(3, "multi"), (2, "ots")]
 
 
 @pytest.fixture
@@ -75,7 +75,8 @@ def test_a_calibrator(K: int, method: str, what: str, restored: bool) -> None:
         cal, receipts = thing
         state = cal.to_json()
         assert state in (before, after)
-        assert MultiCalibrator.from_json(state).to_json() == state
+        if state not in seen:
+            assert MultiCalibrator.from_json(state).to_json() == state
         seen.add(state)
         if state == before or what in ("latest", "late"):  # a label may come again
             act(thing)
@@ -144,8 +145,7 @@ def bank_calls(K: int, names: tuple[Any, ...]) -> dict[str, Callable[[Any], Any]
 
 
 @pytest.mark.parametrize("what", bank_calls(3, ("a", "b", "c", "d")))
-@pytest.mark.parametrize("names", [("a", "b", "c", "d"), (1, 2, 3, 4)], ids=["strings", "ints"])
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize(("K", "names"), [(3, ("a", "b", "c", "d")), (2, (1, 2, 3, 4))], ids=["strings", "ints"])
 @pytest.mark.usefixtures("little")
 def test_a_bank(K: int, names: tuple[Any, ...], what: str) -> None:
     act = bank_calls(K, names)[what]

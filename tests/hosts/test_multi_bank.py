@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from calibeat import Bank, InvalidInput, MultiBank, MultiCalibrator, SnapshotMismatch, UnknownKey
-from calibeat.core import loops
 from calibeat.hosts import bankfile
 
 N = 120
@@ -189,21 +188,3 @@ def test_bad_input_changes_nothing(K: int) -> None:
         bank.row("z")
     np.testing.assert_array_equal(bank.row("x"), before)
     assert len(bank) == 2 and "z" not in bank and 7 not in bank and 1.5 not in bank
-
-
-def test_a_batch_that_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    bank = MultiBank(3)
-    bank.run([1, 2], [[0.2, 0.3, 0.5]] * 2, [0, 1])
-    before = bank.row(1)
-
-    def broken(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loops, "run_batch", broken)
-        with pytest.raises(KeyboardInterrupt):
-            bank.run([1, 5, 6], [[0.2, 0.3, 0.5]] * 3, [0, 1, 2])
-    assert list(bank) == [1, 2]
-    np.testing.assert_array_equal(bank.row(1), before)
-    bank.run([5, 1], [[0.2, 0.3, 0.5]] * 2, [0, 1])
-    assert list(bank) == [1, 2, 5]

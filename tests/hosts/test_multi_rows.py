@@ -20,7 +20,6 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.hosts import bank as banks
 from calibeat.hosts.bank import Members
 
 N = 90
@@ -205,36 +204,3 @@ def test_threads_share_a_bank() -> None:
     for key in range(4):
         np.testing.assert_array_equal(bank.row(key), alone.row)
     assert bank.table["events"].sum() == 4 * each * 2
-
-
-def test_records_without_an_open_event_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Members, "RECORDS", 4)
-    bank = MultiBank(3)
-    kept = bank.predict(0, SCORE)
-    for key in range(1, 10):
-        bank.update(key, bank.predict(key, SCORE), 1)
-    assert len(bank._members._records) <= 6
-    bank.update(0, kept, 2)
-    assert bank.table["outcomes"].tolist() == [1] * 10
-
-
-def test_what_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    bank = MultiBank(3)
-    forecast = bank.predict("rome", SCORE)
-    row = bank.row("rome")
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(banks, "add_class_losses", broken)
-        with pytest.raises(KeyboardInterrupt):
-            bank.update("rome", forecast, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr("calibeat.hosts.rows.with_room", broken)
-        with pytest.raises(KeyboardInterrupt):
-            bank.predict("oslo", SCORE)
-    np.testing.assert_array_equal(bank.row("rome"), row)
-    assert list(bank) == ["rome"]
-    bank.update("rome", forecast, 1)
-    assert bank.table["outcomes"].tolist() == [1]

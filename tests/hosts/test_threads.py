@@ -319,38 +319,36 @@ def test_real_signals_tear_no_batch(what: str) -> None:
 
 
 HEARD = """
-import signal, sys, time, numpy as np
+import signal, sys, threading, time, numpy as np
 from calibeat import Bank
 rng = np.random.default_rng(0)
-n = 3_000_000
+n = 1_000_000
 keys, scores = rng.integers(0, 2000, n), rng.random(n)
 outcomes = (rng.random(n) < scores).astype(float)
-bank, other = Bank(sys.argv[1], threads=2), Bank(sys.argv[1], threads=2)
+other = Bank("auto", threads=2)
+began = time.perf_counter()
 other.run(keys, scores, outcomes)
-def stop(*_):
-    raised[0] = time.perf_counter()
-    raise KeyboardInterrupt
-raised = [0.0]
-signal.signal(signal.SIGALRM, stop)
-signal.setitimer(signal.ITIMER_REAL, 0.35)
-sent = time.perf_counter() + 0.35
-try:
-    bank.run(keys, scores, outcomes)
-    signal.setitimer(signal.ITIMER_REAL, 0)  # it was done before: nothing was interrupted
-    print(0.0, 0.0)
-except KeyboardInterrupt:
-    print(raised[0] - sent, time.perf_counter() - raised[0])
-scores[:] = 0.5
-assert len(bank) in (0, len(other))
-assert not len(bank) or bank.rows(sorted(bank)).tobytes() == other.rows(sorted(other)).tobytes()
+took = time.perf_counter() - began
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+for tries in range(10):  # a batch may be done before the signal
+    bank = Bank("auto", threads=2)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, took / (4 + tries))
+        bank.run(keys, scores, outcomes)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        served = threading.active_count() > 1
+        if served and len(bank):  # `len` waits for the threads; none of the keys is there if they had not begun
+            break
+else:
+    sys.exit("no Ctrl-C was raised while a batch was served")
+assert bank.rows(sorted(bank)).tobytes() == other.rows(sorted(other)).tobytes()
 """
 
 
 def test_ctrl_c_is_heard_in_the_middle_of_a_large_batch() -> None:
-    done = subprocess.run([sys.executable, "-c", HEARD, "auto"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", HEARD], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    heard, raised = map(float, done.stdout.split())
-    assert heard < 0.5 and raised < 0.5  # some milliseconds on a machine without other work
 
 
 # ---- how many ------------------------------------------------------------------------------------------------------

@@ -77,3 +77,9 @@ def test_the_terminal_tells_what_follows():
     assert "AUTO decides otherwise on 12,000" in said and "A monitor of AUTO would have paged once." in said
     assert "Deploy it: calibeat serve --store calibeat.db --method auto" in said
     assert "Deploy" not in terminal(VARIANTS["one method"]())
+
+
+def test_the_terminal_tells_what_else_a_deployment_needs():
+    made = payload()
+    made["answer"]["note"] = "As a service, send the attributes with each score, as groups."
+    assert f"--method auto {made['answer']['note']}" in " ".join(terminal(made).split())

@@ -29,7 +29,7 @@ TREES, EVENTS, RUNS = 4, 160, 2
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def short_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a small report of everything, and what was printed."""
     out, said = tmp_path_factory.mktemp("out"), io.StringIO()
     cache = tmp_path_factory.mktemp("cache")
@@ -43,13 +43,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 def test_every_figure_and_table_of_the_paper_is_listed_and_has_a_section(
-    small: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+    short_run: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = [name for name, _ in golden.paper()["floats"]]
     assert wanted[-1] == "Figure 16" and "Table 2" in wanted
     assert main(["--list"]) == 0
     listed = capsys.readouterr().out
-    page = (small[0] / "reproduction.md").read_text()
+    page = (short_run[0] / "reproduction.md").read_text()
     headings = "\n".join(line for line in page.splitlines() if line.startswith("## "))
     for label in wanted:
         assert re.search(rf"\b{label}\b", listed), label
@@ -95,9 +95,9 @@ def test_printed_numbers_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) -> None:
-    folder = small[0] / "reproduction"
-    page, whole_page = (folder / f"{name}.md").read_text(), (small[0] / "reproduction.md").read_text()
+def test_what_an_experiment_leaves_behind(name: str, short_run: tuple[Path, str]) -> None:
+    folder = short_run[0] / "reproduction"
+    page, whole_page = (folder / f"{name}.md").read_text(), (short_run[0] / "reproduction.md").read_text()
     with (folder / f"{name}.csv").open(newline="") as file:
         head, *rows = csv.reader(file)
     assert rows and all(len(row) == len(head) for row in rows)
@@ -124,12 +124,12 @@ def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) ->
     for verdict in facts["verdicts"]:
         assert pages.quoted(section.Verdict(**verdict)) in whole_page.replace("\\|", "|")
     assert f"Not the paper's size: {TREES} trees, {EVENTS} events" in page
-    assert re.search(rf"^{name} +", small[1], flags=re.MULTILINE)
+    assert re.search(rf"^{name} +", short_run[1], flags=re.MULTILINE)
 
 
-def test_two_runs_judge_no_claim_that_depends_on_them(small: tuple[Path, str]) -> None:
-    page, printed = (small[0] / "reproduction.md").read_text(), small[1]
-    sure = len(json.loads((small[0] / "reproduction" / "platt.json").read_text())["verdicts"])  # from a formula
+def test_two_runs_judge_no_claim_that_depends_on_them(short_run: tuple[Path, str]) -> None:
+    page, printed = (short_run[0] / "reproduction.md").read_text(), short_run[1]
+    sure = len(json.loads((short_run[0] / "reproduction" / "platt.json").read_text())["verdicts"])  # from a formula
     every = len(re.findall(r"^\| .* \| (?:holds|too few runs to decide) \| ", page, flags=re.MULTILINE))
     assert f"**{sure} hold**, **0 do not hold to the letter**, and 0 are undecided" in page
     assert f"{every - sure} more were not judged: too few runs to decide." in page and every > 50
@@ -165,8 +165,8 @@ def test_the_page_counts_verdicts() -> None:
     assert outcome_of([]) == "no claims to decide"
 
 
-def test_the_links_of_the_page_lead_somewhere(small: tuple[Path, str]) -> None:
-    page = (small[0] / "reproduction.md").read_text()
+def test_the_links_of_the_page_lead_somewhere(short_run: tuple[Path, str]) -> None:
+    page = (short_run[0] / "reproduction.md").read_text()
     known = page[page.index("published experiments themselves") : page.index("How claims are judged")]
     for finding in ("fetal-iid", "covariate-iid", "HOPS never improves", "TOBS", "epsilon 0.2", "not Brier"):
         assert finding in known
@@ -176,9 +176,9 @@ def test_the_links_of_the_page_lead_somewhere(small: tuple[Path, str]) -> None:
         if target.startswith("#"):
             assert target[1:] in anchors, target
         elif not target.startswith("http"):
-            assert (small[0] / target).is_file(), target
+            assert (short_run[0] / target).is_file(), target
     assert "numpy" in page and "scikit-learn" in page
-    assert "SciPy L-BFGS-B" in small[1] and "sklearn LogisticRegression" in small[1]  # the refits are printed
+    assert "SciPy L-BFGS-B" in short_run[1] and "sklearn LogisticRegression" in short_run[1]  # the refits are printed
 
 
 def test_a_second_time_only_replays_and_says_the_same(tmp_path: Path) -> None:
@@ -199,10 +199,10 @@ def test_a_second_time_only_replays_and_says_the_same(tmp_path: Path) -> None:
     assert "## Figure 1:" in first.read_text() and "## Figure 10:" in first.read_text()
 
 
-def test_claims_between_quotation_marks_are_the_words_of_the_paper(small: tuple[Path, str]) -> None:
+def test_claims_between_quotation_marks_are_the_words_of_the_paper(short_run: tuple[Path, str]) -> None:
     """The paper's text is not part of the repository: checksums of the quoted words were made from it."""
     make, known = golden.cutter(), set(golden.paper()["quoted"])
-    quotations = set(re.findall(r"^\| “(.*?)” \(", (small[0] / "reproduction.md").read_text(), flags=re.MULTILINE))
+    quotations = set(re.findall(r"^\| “(.*?)” \(", (short_run[0] / "reproduction.md").read_text(), flags=re.MULTILINE))
     assert len(quotations) > 40
     for quotation in quotations:
         for part in make.quoted_parts(quotation):
@@ -210,8 +210,8 @@ def test_claims_between_quotation_marks_are_the_words_of_the_paper(small: tuple[
     assert make.digest("calibeating never helps") not in known
 
 
-def test_every_verdict_says_what_it_asks(small: tuple[Path, str]) -> None:
-    page = (small[0] / "reproduction.md").read_text()
+def test_every_verdict_says_what_it_asks(short_run: tuple[Path, str]) -> None:
+    page = (short_run[0] / "reproduction.md").read_text()
     rows = re.findall(r"^\| .*? \| (?:holds|too few runs to decide) \| (.*?) \| (.*?) \|$", page, flags=re.MULTILINE)
     assert len(rows) > 50 and all(asked and numbers for asked, numbers in rows)
 

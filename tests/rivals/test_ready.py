@@ -11,7 +11,7 @@ from streams import drifting
 
 import calibeat
 from calibeat import MissingExtra
-from calibeat.rivals import READY, Host, Isotonic, RiverSGD, Sigmoid, logit
+from calibeat.rivals import READY, Host, Isotonic, RiverSGD, Sigmoid, logit, takes_groups
 
 N = 700
 SCORES, OUTCOMES = drifting(N)
@@ -49,7 +49,7 @@ def test_river_takes_a_step_for_each_outcome() -> None:
     assert found[0] == SCORES[0] and found[1:].tolist() == expected[1:]  # it starts from the raw score
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", [name for name, made in READY.items() if not takes_groups(made)])
 def test_ready_rivals_can_be_named(name: str) -> None:
     pytest.importorskip("river" if name == "river-sgd" else "sklearn")
     result = calibeat.backtest(SCORES, OUTCOMES, methods=["ops", name], keep_forecasts=True)
@@ -67,6 +67,8 @@ def test_ready_rivals_can_be_named(name: str) -> None:
         ("isotonic", "sklearn.isotonic", r"the rival isotonic needs sklearn: pip install 'calibeat\[sklearn\]'"),
         ("sigmoid", "sklearn.calibration", r"the rival sigmoid needs sklearn: pip install 'calibeat\[sklearn\]'"),
         ("river-sgd", "river.linear_model", r"the rival river-sgd needs river: pip install 'calibeat\[river\]'"),
+        ("hashed-lr", "river.linear_model", r"the rival hashed-lr needs river: pip install 'calibeat\[river\]'"),
+        ("mcgrad", "mcgrad.methods", r"the rival mcgrad needs mcgrad: pip install 'calibeat\[mcgrad\]'"),
     ],
 )
 def test_without_the_library_there_is_a_sentence(

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import httpx
-from served import service_here
+from served import service_here, talk
 
+from calibeat._version import __version__
 from calibeat.service.counters import BucketCounts, EngineCounters, metrics_text
 from calibeat.service.store.queries import Totals
 
@@ -21,8 +22,18 @@ PROMISED = {
     "calibeat_group_size": "histogram",
     "calibeat_log_loss": "gauge",
     "calibeat_alarms_total": "counter",
+    "calibeat_http_requests_total": "counter",
+    "calibeat_http_request_seconds": "histogram",
+    "calibeat_build_info": "gauge",
+    "calibeat_store_up": "gauge",
+    "process_cpu_seconds_total": "counter",
+    "process_resident_memory_bytes": "gauge",
+    "process_start_time_seconds": "gauge",
+    "process_open_fds": "gauge",
+    "process_max_fds": "gauge",
 }
-SAMPLE = re.compile(r'(calibeat_[a-z_]+)(\{[a-z]+="(?:[^"\\\n]|\\.)*"\})? (\S+)')
+LABEL = r'[a-z]+="(?:[^"\\\n]|\\.)*"'
+SAMPLE = re.compile(rf"((?:calibeat|process)_[a-z_]+)(\{{{LABEL}(?:,{LABEL})*\}})? (\S+)")
 
 
 def samples(text: str) -> dict[str, float]:
@@ -73,6 +84,42 @@ def test_the_numbers_of_a_service(tmp_path: Path) -> None:
     assert not any("s1" in name for name in found)  # never a series for each stream
 
 
+def test_requests_by_route_method_and_status(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db") as url, httpx.Client(base_url=url) as http:
+        event = {"stream": "paris/orly", "id": "a", "score": 0.5}
+        http.post("/v1/forecasts", json=event)
+        http.post("/v1/forecasts", json=event | {"score": 0.6})
+        http.put("/v1/outcomes", json={"stream": "paris/orly", "id": "a", "outcome": 1})  # through ASGI
+        for path in ("/v1/streams/paris%2Forly", "/v1/streams/nobody", "/v1/streams/paris%2Forly/history?limit=1"):
+            http.get(path)
+        http.get("/no/such/path")
+        talk(url, b"\x00 garbage\r\n\r\n")
+        found = samples(http.get("/metrics").text)
+        again = samples(http.get("/metrics").text)
+    counted = {
+        tuple(re.findall(r'"(.*?)"', name)): int(value)
+        for name, value in found.items()
+        if name.startswith("calibeat_http_requests_total{")
+    }
+    assert counted == {
+        ("/v1/forecasts", "POST", "200"): 1,
+        ("/v1/forecasts", "POST", "409"): 1,
+        ("/v1/outcomes", "PUT", "200"): 1,
+        ("/v1/streams/{stream}", "GET", "200"): 1,
+        ("/v1/streams/{stream}", "GET", "404"): 1,
+        ("/v1/streams/{stream}/history", "GET", "200"): 1,
+        ("other", "GET", "404"): 1,
+        ("other", "", "400"): 1,
+    }
+    assert found['calibeat_http_request_seconds_count{route="/v1/forecasts"}'] == 2
+    assert 0 < found['calibeat_http_request_seconds_sum{route="/v1/forecasts"}'] < 600
+    assert again['calibeat_http_requests_total{route="/metrics",method="GET",status="200"}'] == 1
+    (build,) = [name for name in found if name.startswith("calibeat_build_info{")]
+    assert f'version="{__version__}"' in build and 'store="sqlite"' in build and 'method="ops"' in build
+    assert found["calibeat_store_up"] == 1 and found["process_open_fds"] < found["process_max_fds"]
+    assert found["process_resident_memory_bytes"] > 1e6 and found["process_start_time_seconds"] > 1e9
+
+
 def test_buckets_add_up_and_labels_are_escaped() -> None:
     numbers = EngineCounters(commit_seconds=BucketCounts((0.1, 1.0)))
     for value in (0.05, 0.5, 0.7, 5.0):
@@ -82,3 +129,5 @@ def test_buckets_add_up_and_labels_are_escaped() -> None:
     assert 'calibeat_commit_seconds_bucket{le="+Inf"} 4\n' in text
     assert 'code="a\\"b\\\\c\\n"' in text
     assert "calibeat_log_loss" not in text and "calibeat_oldest_pending_seconds 0\n" in text
+    away = metrics_text(numbers, None, {})
+    assert "\ncalibeat_store_up 0\n" in away and "calibeat_streams" not in away and "calibeat_forecasts_total 0" in away

@@ -5,14 +5,17 @@ Nothing that was answered is lost, and what was not answered may be asked again 
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import kills
 import psycopg
@@ -73,7 +76,7 @@ def _small_files() -> None:
 def test_a_full_disk_ends_the_service_and_loses_nothing(tmp_path: Path) -> None:
     url = str(tmp_path / "calibeat.db")
     clients, status, message = work_until_it_ends(url, tmp_path, _small_files)
-    assert status == FATAL and "calibeat: the store could not be written:" in message and "disk" in message
+    assert status == FATAL and "the store could not be written:" in message and "disk" in message
     assert len(clients.told) > 10
     finish(clients, url)
 
@@ -156,9 +159,15 @@ def test_a_failed_group_leaves_the_bank_and_the_store_alike(url: str, monkeypatc
         assert len(heard) == 1
         monkeypatch.setattr("calibeat.service.engine.TRIES", 1)
         failed = iter([True])
-        with pytest.raises(Elsewhere):
-            service.engine._do([(0, [ForecastEvent("s0", "newer", 0.5)])])
-    assert replay_check(url).is_same and info(url)["forecasts"] == 22
+        group: list[Any] = [(0, [ForecastEvent("s0", "newer", 0.5)])]
+        if service.engine.store.is_server:  # a new session does it
+            monkeypatch.setattr(type(service.engine.store), "failures", (Elsewhere,))
+            service.engine._do(group)
+            assert len(heard) == 2
+        else:
+            with pytest.raises(Elsewhere):
+                service.engine._do(group)
+    assert replay_check(url).is_same and info(url)["forecasts"] == (23 if url.startswith("postgresql") else 22)
 
 
 def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
@@ -191,13 +200,26 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
 # ---- PostgreSQL -----------------------------------------------------------------------------------------------------
 
 
-def test_postgres_restarted_under_load(server: Postgres, tmp_path: Path) -> None:
-    url = server.database()
-    try:
-        clients, status, message = work_until_it_ends(url, tmp_path, stop=lambda: server.stop(signal.SIGQUIT))
-    finally:
-        server.start()
-    assert status == FATAL and "calibeat: the store could not be written:" in message
+def test_postgres_restarted_under_load(server: Postgres) -> None:
+    """The worker stays. What it refuses while the server is away is asked again, and nothing is lost or doubled."""
+    url, clients = server.database(), kills.Clients(seed=5)
+    worker = kills.Worker(url, "tops", None)
+    for heard in range(600):
+        if heard == 200:
+            server.stop(signal.SIGQUIT)
+            server.start()
+        while len(clients.waiting) < kills.WINDOW:
+            worker.send(clients.request())
+        line = worker.answers.get(timeout=120)
+        assert line is not None
+        ticket, answer = json.loads(line)
+        if answer == "unavailable":
+            time.sleep(0.01)
+            worker.send(clients.waiting[ticket])
+        else:
+            clients.hear(line)
+    assert worker.process.poll() is None
+    assert worker.kill() == -signal.SIGKILL
     finish(clients, url)
 
 
@@ -242,7 +264,7 @@ def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> Non
         known = two.engine.store.known
         two.engine.store.known = lambda _: {}  # type: ignore[method-assign]  # as if both had looked at one moment
         with pytest.raises(two.engine.store.retries):
-            two.ask(("rome", "e2", 0.5))
+            two.ask(("paris", "e2", 0.5))
         two.engine.store.known = known  # type: ignore[method-assign]
         two.engine.forget()
         two.ask(("rome", "e3", 0.5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 from pathlib import Path
@@ -25,6 +26,8 @@ EVENT = {"stream": "s", "id": "i", "score": 0.5}
 
 class Echo:
     """An engine that answers at once with the scores, or refuses."""
+
+    is_away = False
 
     def __init__(self, refusal: Refusal | None = None) -> None:
         self.refusal, self.endpoints = refusal, None
@@ -119,6 +122,22 @@ def test_a_full_queue_over_real_http(tmp_path: Path) -> None:
 
         statuses = asyncio.run(storm())
         assert set(statuses) <= {200, 503} and 200 in statuses
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "words"),
+    [
+        (gzip.compress(json.dumps(EVENT).encode()), {}, "got gzip"),
+        (gzip.compress(json.dumps(EVENT).encode()), {"content-encoding": "gzip"}, "without content-encoding"),
+        (2 * (json.dumps(EVENT).encode() + b"\n"), {}, "got one a line"),
+        (json.dumps(EVENT).encode() + b"\n", {"content-type": "application/x-ndjson"}, "got one a line"),
+        (json.dumps(EVENT).encode(), {"content-type": "application/jsonl; charset=utf-8"}, "got one a line"),
+    ],
+)
+def test_packed_bodies_and_lines_are_415(tmp_path: Path, body: bytes, headers: dict[str, str], words: str) -> None:
+    answer = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (415, "unsupported_media_type")
+    assert words in answer.json()["error"]["message"]
 
 
 def test_a_store_that_cannot_be_read_is_not_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -48,7 +48,7 @@ def test_it_prints_one_line_and_ends_with_0_after_sigterm(tmp_path: Path) -> Non
         ("POST", "/v1/forecasts", 200),
         ("GET", "/v1/streams", 200),
     ]
-    assert set(lines[0]) == {"time", "client", "method", "path", "status", "bytes", "seconds"}
+    assert set(lines[0]) == {"time", "client", "method", "path", "status", "bytes", "seconds", "token", "request"}
     assert "secret" not in errors
 
 
@@ -142,12 +142,12 @@ def test_mistakes_are_told_in_a_sentence(
 def test_everything_that_can_be_set_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[ServeOptions] = []
     monkeypatch.setattr("calibeat.service.main.serve", lambda options: seen.append(options) or signal.SIGINT)
-    typed = ["--expire", "30d", "--expire-as", "0", "--mature", "7d", "--corrections", "--monitor", "--method", "tops"]
+    typed = ["--expire", "30d", "--expire-as", "0", "--mature", "7d", "--monitor", "--method", "tops"]
     typed += ["--max-body", "1000", "--max-events", "5", "--max-connections", "7", "--max-request-time", "1.5"]
     assert main(["serve", "--store", str(tmp_path / "a.db"), "--port", "1", *typed]) == 130
     settings, limits = seen[0].settings, seen[0].limits
     assert (settings.expire, settings.expire_as, settings.mature) == (30 * 86_400.0, 0, 7 * 86_400.0)
-    assert settings.corrections and settings.monitor == 1_000_000 and settings.method == "tops"
+    assert settings.monitor == 1_000_000 and settings.method == "tops"
     assert limits == {"body": 1000, "events": 5, "connections": 7, "request_seconds": 1.5}
 
 

@@ -22,6 +22,22 @@ def test_ten_kills_lose_nothing(tmp_path: Path, method: str, most: int) -> None:
     assert found["forecasts"] > 50 and found["outcomes"] > 20 and found["repeats"] > 10
 
 
+def test_kills_lose_nothing_of_streams_of_all_shapes(url: str) -> None:
+    """Two classes, three classes and groups: what is learnt again is the library's, cells and all."""
+    clients = kills.run(url, "auto", 4, most=10, shapes=("", "k", "g"))
+    found = kills.compare(clients, url)
+    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
+    assert found["forecasts"] > 50 and found["outcomes"] > 20
+
+
+def test_kills_lose_nothing_of_what_is_corrected_frozen_and_forgotten(url: str) -> None:
+    """Corrections, retractions, freezes, resets and forgetting among the events, in streams of all shapes."""
+    clients = kills.run(url, "auto", 6, most=10, shapes=("", "k", "g"), verbs=True, seed=2)
+    found = kills.compare(clients, url)
+    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
+    assert found["corrected"] > 10 and found["forgotten"] > 2 and found["controls"] > 10
+
+
 @pytest.fixture
 def nursery() -> Iterator[faults.Nursery]:
     found = faults.Nursery(subprocess.DEVNULL)

@@ -7,10 +7,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from served import wait_until
 from services import DAY, START, desk
 
 from calibeat.service.engine import Engine, EngineSettings
-from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.events import CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, info, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
 from calibeat.service.store.queries import Delay
@@ -81,8 +82,7 @@ def test_the_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     while heard.get(timeout=60) == []:
         pass
     now[0] += 2 * DAY
-    while engine.counters.outcomes == 0:
-        assert heard.get(timeout=60) is not None
+    wait_until(lambda: engine.counters.outcomes == 1)
     engine.stop()
 
 
@@ -130,21 +130,20 @@ def test_many_expire_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
 # ---- corrections ----------------------------------------------------------------------------------------------------
 
 
-def test_another_outcome_is_a_conflict_unless_corrections_are_on(url: str) -> None:
+def test_another_outcome_is_a_conflict_and_a_correction_is_none(url: str) -> None:
     with desk(url) as service:
         service.ask(("paris", "e1", 0.8))
         service.tell(("paris", "e1", 1))
         assert service.tell(("paris", "e1", 0)) == ["conflict"]
-    with desk(url, corrections=True) as service:
         before = service.ask(("paris", "e2", 0.8))
-        assert service.tell(("paris", "e1", 0)) == ["corrected"]
-        assert service.ask(("paris", "e3", 0.8)) == before  # recorded, and learnt at the next replay
+        assert service.correct(("paris", "e1", 0)) == ["corrected"]
+        assert service.ask(("paris", "e3", 0.8)) == before  # recorded, and learnt by the replay
         service.ask(("rome", "r1", 0.5))
         service.tell(("rome", "r1", 1))
         service.now += 1.0
-        assert service.tell(("rome", "r1", 0)) == ["corrected"]
+        assert service.correct(("rome", "r1", 0)) == ["corrected"]
         service.now += 1.0
-        assert service.tell(("rome", "r1", 0)) == ["repeated"]  # what was said last; the correction still waits
+        assert service.correct(("rome", "r1", 0)) == ["repeated"]  # what was said last; the correction still waits
     assert whole(url)
     assert info(url)["corrections that wait"] == 2
     assert rebuild(url).corrected == 2
@@ -162,12 +161,12 @@ def test_another_outcome_is_a_conflict_unless_corrections_are_on(url: str) -> No
 
 
 def test_a_correction_of_what_is_only_held_takes_its_place(url: str) -> None:
-    with desk(url, mature=DAY, corrections=True) as service:
-        service.ask(("paris", "e1", 0.8))
-        assert service.tell(("paris", "e1", 1)) == ["held"]
-        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+    with desk(url, mature=DAY) as service:
+        service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
+        assert service.tell(("paris", "e1", 1), ("paris", "e2", 1)) == ["held", "held"]
+        assert service.correct(("paris", "e1", 0), ("paris", "e2", None)) == ["corrected", "corrected"]
         service.tick(2 * DAY)
-        assert service.tell(("paris", "e1", 0)) == ["repeated"]
+        assert service.tell(("paris", "e1", 0), ("paris", "e2", 0)) == ["repeated", "learnt"]
     assert whole(url)
 
 
@@ -177,13 +176,13 @@ def outcome_of(url: str, name: str) -> object:
 
 
 def test_correcting_back_is_a_correction(url: str) -> None:
-    with desk(url, corrections=True) as service:
+    with desk(url) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
         service.tell(("paris", "e1", 1), ("paris", "e2", 1))
-        assert service.tell(("paris", "e1", 0)) == ["corrected"]
-        assert service.tell(("paris", "e1", 1)) == ["corrected"]
-        assert service.tell(("paris", "e1", 1), ("paris", "e2", 1)) == ["repeated", "repeated"]
-    with desk(url) as service:  # also where no more corrections are taken
+        assert service.correct(("paris", "e1", 0)) == ["corrected"]
+        assert service.correct(("paris", "e1", 1)) == ["corrected"]
+        assert service.correct(("paris", "e1", 1), ("paris", "e2", 1)) == ["repeated", "repeated"]
+    with desk(url) as service:
         assert service.tell(("paris", "e1", 1), ("paris", "e1", 0)) == ["repeated", "conflict"]
     assert info(url)["corrections that wait"] == 2
     assert rebuild(url).corrected == 0  # it is again what was learnt
@@ -191,37 +190,38 @@ def test_correcting_back_is_a_correction(url: str) -> None:
     assert whole(url)
 
 
-def test_the_last_correction_counts_whatever_its_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.maintenance.CORRECTIONS_AT_ONCE", 1)
-    with desk(url, corrections=True) as service:
+def test_the_last_correction_counts_whatever_its_time(url: str) -> None:
+    with desk(url) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8), ("rome", "e3", 0.8))
         service.tell(("paris", "e1", 1), ("paris", "e2", 1), ("rome", "e3", 1))
         late, early = service.now + 9.0, service.now
-        told = service.tell(("paris", "e1", 0, late), ("paris", "e1", 1, early), ("paris", "e1", 0, early))
+        told = service.correct(("paris", "e1", 0, late), ("paris", "e1", 1, early), ("paris", "e1", 0, early))
         assert told == ["corrected"] * 3
-        assert service.tell(("paris", "e2", 0, late), ("paris", "e2", 1, early)) == ["corrected"] * 2
-        assert service.tell(("rome", "e3", 0, early)) == ["corrected"]
+        assert service.correct(("paris", "e2", 0, late), ("paris", "e2", 1, early)) == ["corrected"] * 2
+        assert service.correct(("rome", "e3", 0, early)) == ["corrected"]
     assert rebuild(url).corrected == 2
     assert [outcome_of(url, name) for name in ("e1", "e2", "e3")] == [0, 1, 0]
     assert whole(url)
 
 
 def test_what_is_learnt_and_corrected_in_one_group(url: str) -> None:
-    with desk(url, corrections=True) as service:
+    with desk(url) as service:
         answers = service.group(
             [ForecastEvent("paris", "e1", 0.8)],
-            [OutcomeEvent("paris", "e1", 1), OutcomeEvent("paris", "e1", 0), OutcomeEvent("paris", "e1", 0)],
+            [OutcomeEvent("paris", "e1", 1)],
+            [CorrectionEvent("paris", "e1", 0), CorrectionEvent("paris", "e1", 0)],
         )
-        assert answers[1] == ["learnt", "corrected", "repeated"]
+        assert answers[1:] == [["learnt"], ["corrected", "repeated"]]
     assert rebuild(url).corrected == 1 and outcome_of(url, "e1") == 0
     assert whole(url)
 
 
 def test_what_is_held_can_be_corrected_back(url: str) -> None:
-    with desk(url, mature=DAY, corrections=True) as service:
+    with desk(url, mature=DAY) as service:
         service.ask(("paris", "e1", 0.8))
-        told = [service.tell(("paris", "e1", outcome))[0] for outcome in (1, 0, 1, 1)]
-        assert told == ["held", "corrected", "corrected", "repeated"]
+        assert service.tell(("paris", "e1", 1)) == ["held"]
+        told = [service.correct(("paris", "e1", outcome))[0] for outcome in (0, 1, 1)]
+        assert told == ["corrected", "corrected", "repeated"]
         service.tick(2 * DAY)
         assert service.tell(("paris", "e1", 1)) == ["repeated"]
     assert outcome_of(url, "e1") == 1
@@ -262,3 +262,28 @@ def test_a_clock_that_goes_back_does_no_harm(url: str) -> None:
         service.tick(30 * DAY)
         assert service.engine.counters.outcomes == 3
     assert whole(url)
+
+
+# ---- a history over HTTP --------------------------------------------------------------------------------------------
+
+
+def test_forecasts_that_are_too_old_are_refused_and_never_expire_silently(url: str) -> None:
+    with desk(url, expire=30 * DAY) as service:
+        service.ask(("paris", "e1", 0.5, START - 29 * DAY))
+        with pytest.raises(Refusal) as caught:
+            service.ask(("paris", "e2", 0.5), ("paris", "e3", 0.5, START - 30 * DAY), ("rome", "e4", 0.5))
+        refusal = caught.value
+        assert (refusal.status, refusal.code, refusal.at) == (400, "too_old", 1)
+        assert "time must be younger than --expire by the clock of the service" in refusal.message
+        assert "`calibeat store import` takes a history" in refusal.message
+        assert service.tell(("paris", "e1", 1)) == ["learnt"]
+        service.tick(2 * DAY)
+        service.ask(("paris", "e1", 0.5, START - 29 * DAY))  # asked again: it is stored
+        assert service.tell(("paris", "e2", 1)) == ["unknown"]  # a batch is refused whole
+    assert info(url)["forecasts"] == 1 and info(url)["expired"] == 0
+
+
+def test_without_an_age_any_time_is_taken(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5, 1.0))
+        assert service.tell(("paris", "e1", 1)) == ["learnt"]

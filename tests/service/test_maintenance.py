@@ -270,10 +270,10 @@ def test_what_waited_when_the_store_was_pruned_is_replayed(url: str) -> None:
 
 
 def test_a_correction_that_waits_is_not_pruned_away(url: str) -> None:
-    with desk(url, corrections=True) as service:
+    with desk(url) as service:
         service.ask(("paris", "e1", 0.5))
         service.tell(("paris", "e1", 1))
-        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+        assert service.correct(("paris", "e1", 0)) == ["corrected"]
         now = service.now
     with pytest.raises(InvalidInput, match="no corrections that wait, got 1 correction: `calibeat store replay`"):
         prune(url, DAY, now=now + 2 * DAY)

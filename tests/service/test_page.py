@@ -23,7 +23,7 @@ ADDRESS = "http://127.0.0.1:8377"
 
 def test_the_commands_and_the_program_of_the_page_do_what_it_shows(tmp_path: Path) -> None:
     shown = re.findall(r"^\$ (curl .*)\n(\{.*)$", PAGE, re.MULTILINE)
-    assert len(shown) == 4
+    assert len(shown) == 8
     program, expected = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL).groups()  # type: ignore[union-attr]
     with service_here(tmp_path / "calibeat.db", settings=EngineSettings(method="auto")) as url:
         with httpx.Client() as http:

@@ -69,7 +69,7 @@ def test_rows_that_stay_locked_are_503_and_served_later(server: Postgres, monkey
     assert replay_check(url).is_same and check(url) == []
 
 
-def test_an_id_that_another_is_about_to_take_is_waited_for_no_longer(
+def test_a_stream_that_another_is_about_to_make_is_waited_for_no_longer(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{SESSION}.LOCKED", 0.1)
@@ -79,10 +79,11 @@ def test_an_id_that_another_is_about_to_take_is_waited_for_no_longer(
         one.engine.store.commit = lambda: None  # type: ignore[method-assign]
         one.ask(("paris", "e1", 0.5))
         with pytest.raises(StoreBusy, match="rows must be free to be written, got one that another process holds"):
-            two.ask(("rome", "e1", 0.5))
+            two.ask(("paris", "e2", 0.5))
         two.engine.forget()
+        assert two.ask(("rome", "e1", 0.5))  # the same id in another stream is another event
         commit()
-    assert info(url)["forecasts"] == 1
+    assert info(url)["forecasts"] == 2
 
 
 @pytest.mark.parametrize("place", ["after its locks", "between two statements"])
@@ -233,9 +234,9 @@ def test_two_processes_take_the_same_id_at_the_same_time(server: Postgres) -> No
         known, store = two.engine.store.known, two.engine.store
         answers = iter([{}])  # as if both had looked at one moment
         store.known = lambda ids: next(answers, None) or known(ids)  # type: ignore[method-assign]
-        (answer,) = two.engine._try([(0, [ForecastEvent("rome", "e1", 0.5)])])
+        (answer,) = two.engine._try([(0, [ForecastEvent("paris", "e1", 0.9)])])
         assert isinstance(answer[1], Refusal) and answer[1].status == 409
-        two.ask(("rome", "e2", 0.5))
+        assert two.ask(("rome", "e1", 0.5), ("paris", "e1", 0.5))
     assert replay_check(url).is_same and check(url) == []
 
 

@@ -25,7 +25,7 @@ def kept(url: str) -> dict[str, float]:
 
 
 def test_totals_are_those_of_the_streams(url: str) -> None:
-    with desk(url, mature=600.0, expire=3000.0, monitor=100.0, corrections=True) as service:
+    with desk(url, mature=600.0, expire=3000.0, monitor=100.0) as service:
         assert set(kept(url).values()) == {0}
         service.play(120)
         found = kept(url)
@@ -34,7 +34,7 @@ def test_totals_are_those_of_the_streams(url: str) -> None:
         service.ask(("late", "l0", 0.5), ("late", "l1", 0.5))
         service.now += 700.0
         service.tell(("late", "l0", 1), ("late", "l1", 1))
-        service.tell(("late", "l0", 0), ("late", "l0", 1), ("late", "l1", 0))
+        service.correct(("late", "l0", 0), ("late", "l0", 1), ("late", "l1", 0))
         found = kept(url)
         assert found["judged"] == found["outcomes"] > 90
         pending = service.engine.counters.pending

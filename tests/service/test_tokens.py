@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +16,7 @@ from served import service_apart, service_here, wait_until
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
 from calibeat.service.store import is_store, sqlite_path
+from calibeat.service.store.queries import Token
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
@@ -145,7 +148,7 @@ def test_the_page_logs_in_with_a_cookie_that_reads_only(guarded: tuple[str, str,
         assert "set-cookie" not in wrong.headers
         assert http.post("/login", data={"token": "x" * 5000}).status_code == 413
         answer = http.post("/login", data={"token": f" {read} "})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (answer.status_code, answer.headers["location"]) == (303, "./")
         cookie = answer.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
         assert http.get("/v1/streams").status_code == 200
@@ -195,7 +198,7 @@ def test_revoking_the_last_token_lets_nobody_in(tmp_path: Path, capsys: pytest.C
         assert http.post("/v1/forecasts", json=EVENT).status_code == 401
         assert http.post("/login", data={"token": write}).status_code == 401
     with service_apart(store) as again:
-        assert again.line.rstrip().endswith("; every token is revoked, so nobody can connect")
+        assert again.line.rstrip().endswith("; every token is revoked or has expired, so nobody can connect")
         assert httpx.post(again.url + "/v1/forecasts", json=EVENT).status_code == 401
         new = make(store, "write", "model-2", capsys)
         wait_until(
@@ -228,32 +231,125 @@ def test_a_store_is_opened_again_only_if_that_is_said_twice(
     make(url, "read", "page", capsys)  # the name is free again
 
 
+def token_row(token: str, scope: str = "write", **more: Any) -> Token:
+    return Token("a token", scope, hashed(token).hex(), 0.0, **more)
+
+
 def test_a_book_that_was_closed_once_stays_closed() -> None:
     book = TokenBook(open_without_tokens=True)
     book.refresh([])
-    assert book.is_open and book.allows(None, "write") and "only this machine" in book.who_may_connect
-    book.refresh([(hashed("calibeat_old"), None)])  # made and revoked between two looks
+    assert book.is_open and "only this machine" in book.who_may_connect
+    book.refresh([token_row("calibeat_old", revoked=1.0)])  # made and revoked between two looks
     assert not book.is_open and not book.scopes and "nobody can connect" in book.who_may_connect
-    assert book.allows(None, "read") is None and book.allows(b"Bearer calibeat_old", "read") is None
+    assert book.find(None) is None and book.find(b"Bearer calibeat_old") is None
     book.refresh([])
-    assert not book.is_open and book.allows(None, "read") is None
-    book.refresh([(hashed("calibeat_new"), "read")])
-    assert book.who_may_connect == ""
+    assert not book.is_open and book.find(None) is None
+    book.refresh([token_row("calibeat_new", "read")])
+    assert book.who_may_connect == "" and book.find(b"Bearer calibeat_new") is not None
 
 
 def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:
     token, answers = new_token(), iter([None, None, "gone", None])
     book, looks = TokenBook(open_without_tokens=True), []
 
-    def read() -> list[tuple[bytes, str]]:
+    def read() -> list[Token]:
         looks.append(1)
         if next(answers, None):
             raise OSError("gone")
-        return [(hashed(token), "write")]
+        return [token_row(token)]
 
-    refresher = Refresher(book, read, seconds=0.01)  # type: ignore[arg-type]
+    refresher = Refresher(book, read, seconds=0.01)
     refresher.start()
     wait_until(lambda: len(looks) > 4)
     refresher.stop()
-    assert book.scope_of(token.encode()) == "write"
-    assert book.scopes == {"write"}
+    assert book.scopes == {"write"} and book.find_token(token.encode()) is not None
+
+
+def test_a_token_ends_at_its_time_and_counts_its_requests() -> None:
+    book = TokenBook(open_without_tokens=False)
+    book.refresh([token_row("a", expires=time.time() - 1.0), token_row("b", expires=time.time() + 100.0, rate=2)])
+    assert book.find_token(b"a") is None and book.scopes == {"write"}
+    holder = book.find_token(b"b")
+    assert holder is not None and [holder.is_too_soon() for _ in range(3)] == [False, False, True]
+    book.refresh([token_row("b", expires=holder.expires, rate=2)])  # every second: the count goes on
+    assert book.find_token(b"b") is holder
+    holder._since -= 1.0
+    assert not holder.is_too_soon()
+    assert book.uses().keys() == {"a token"}
+
+
+LIMITED = ("--streams", "paris/*", "--streams", "rome", "--expire", "30d", "--rate", "1000")
+
+
+def test_a_token_for_some_streams(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = make(url, "write", "everything", capsys)
+    create = ["token", "create", "--store", url, "--name", "paris", "--scope", "write"]
+    assert main([*create, *LIMITED]) == 0
+    limited = capsys.readouterr().out.strip()
+    with service_here(url) as where, httpx.Client(base_url=where, headers=bearer(limited)) as http:
+        yours = [{"stream": "paris/orly", "id": "1", "score": 0.5}, {"stream": "rome", "id": "2", "score": 0.5}]
+        other = {"stream": "romeo", "id": "3", "score": 0.5}
+        assert http.post("/v1/forecasts", json={"events": yours}).status_code == 200
+        refused = http.post("/v1/forecasts", json={"events": [*yours, other]})
+        assert refused.status_code == 403 and refused.json()["error"] == {
+            "code": "forbidden",
+            "message": "stream must be one of this token's, paris/*, rome, got 'romeo' - at event 2",
+            "at": 2,
+        }
+        told = {"stream": "romeo", "id": "3", "outcome": 1}
+        assert http.post("/v1/outcomes", json=told).status_code == 403
+        assert http.put("/v1/outcomes", json=told).status_code == 403  # the other way through the server
+        assert http.post("/v1/forecasts", json=other, headers=bearer(everything)).status_code == 200
+        for order in ("name", "events"):
+            wait_until(
+                lambda order=order: (
+                    {s["name"] for s in http.get(f"/v1/streams?order={order}").json()["streams"]}
+                    == {"paris/orly", "rome"}
+                )
+            )
+        assert http.get("/v1/streams/romeo").status_code == 403
+        assert http.get("/v1/streams/paris%2Forly/history").status_code == 200
+        assert http.get("/v1/view?stream=romeo").status_code == 403
+        assert http.get("/v1/view?stream=rome").status_code == 200
+        for whole in ("/v1/totals", "/v1/overview", "/metrics"):
+            answer = http.get(whole)
+            assert answer.status_code == 403 and "this token is for paris/*, rome only" in answer.text
+    assert main(["token", "list", "--store", url, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["streams"], first["expires"], first["rate"]) == (None, None, None)
+    assert (second["streams"], second["rate"]) == (["paris/*", "rome"], 1000)
+    assert second["expires"] > second["created"] and second["used"] >= second["created"]  # written at the end
+    assert main(["token", "list", "--store", url]) == 0
+    assert "  streams paris/*, rome  rate 1000  expires 20" in capsys.readouterr().out
+
+
+def test_too_many_requests_of_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "calibeat.db"
+    create = ["token", "create", "--store", str(store), "--name", "slow", "--scope", "write", "--rate", "1"]
+    assert main(create) == 0
+    token = capsys.readouterr().out.strip()
+    with service_here(store) as where, httpx.Client(base_url=where, headers=bearer(token)) as http:
+        answers = [http.post("/v1/forecasts", json=EVENT), *(http.get("/v1/streams") for _ in range(5))]
+        late = next(answer for answer in answers if answer.status_code == 429)
+        assert late.headers["retry-after"] == "1" and late.json()["error"]["code"] == "too_many_requests"
+        assert any(
+            answer.status_code == 429 and answer.headers["retry-after"] == "1"
+            for answer in (http.post("/v1/forecasts", json=EVENT) for _ in range(5))
+        )
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentence"),
+    [
+        (["--streams", "*/orly"], "streams must be a name, or the beginning of names with * behind it"),
+        (["--rate", "0"], "rate must be"),
+        (["--expire", "30"], "expire must be a time such as 12h or 30d"),
+    ],
+)
+def test_limits_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], sentence: str
+) -> None:
+    create = ["token", "create", "--store", str(tmp_path / "a.db"), "--name", "a", "--scope", "write"]
+    assert main([*create, *typed]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "a.db").exists()

@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from postgres import Postgres
+from receivers import Receiver
 from served import service_apart, service_here, wait_until
 
 from calibeat.errors import InvalidInput
@@ -26,49 +26,6 @@ from calibeat.service.store import open_connection, open_store
 from calibeat.service.webhook import Webhook, read_secret, signature
 
 SECRET = b"a secret of 16 bytes or more"
-
-
-class Receiver(ThreadingHTTPServer):
-    """Takes alarms, after it has failed as often as it is told."""
-
-    daemon_threads = True
-
-    def __init__(self, *statuses: int) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.statuses, self.taken = list(statuses), list[tuple[dict[str, str], bytes]]()
-        self.tries = 0
-        self.hold: threading.Event | None = None  # answers wait for it
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/alarms"
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self.server_close()
-
-
-class Handler(BaseHTTPRequestHandler):
-    """One delivery."""
-
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.tries += 1
-        if self.server.hold is not None:
-            self.server.hold.wait(30)
-        status = self.server.statuses.pop(0) if self.server.statuses else 204
-        if status == 204:
-            self.server.taken.append(({name.lower(): value for name, value in self.headers.items()}, body))
-        self.send_response(status)
-        if status == 302:
-            self.send_header("location", "http://127.0.0.1:9/")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Silence."""
 
 
 @contextmanager
@@ -113,17 +70,17 @@ def alarm(store: Path | str, number: int, *, page: int = 1) -> None:
 
 
 def insert_alarm(connection: Any, number: int, *, page: int = 1) -> None:
-    """The same, within a transaction of the caller."""
+    """The same, within a transaction of the caller. Each is raised in another hour: a cause of its own."""
     connection.run("INSERT INTO stream (number, name) VALUES (1, 'paris') ON CONFLICT DO NOTHING")
     connection.run(
-        "INSERT INTO alarm (number, stream, time, at, since, what, page) VALUES (?, 1, 1.5, 70, 40, 'too high', ?)",
-        (number, page),
+        "INSERT INTO alarm (number, stream, time, at, since, what, page) VALUES (?, 1, ?, 70, 40, 'too high', ?)",
+        (number, 3600.0 * number, page),
     )
 
 
 def numbers(receiver: Receiver) -> list[int]:
     """The alarms that were taken, in their order."""
-    return [int(headers["x-calibeat-delivery"]) for headers, _ in receiver.taken]
+    return [alarm["number"] for _, body in receiver.taken for alarm in json.loads(body)["alarms"]]
 
 
 def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> None:
@@ -131,7 +88,7 @@ def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> Non
     open_store(str(store)).close()
     alarm(store, 1)  # before there was a webhook
     with Receiver(500, 302, 503) as receiver:
-        hook = Webhook(str(store), receiver.url, SECRET, pause=0.01)
+        hook = Webhook(str(store), receiver.url, SECRET, pause=0.01, page="https://calibration.example/")
         hook.start()
         for number in (2, 3):
             alarm(store, number)
@@ -141,14 +98,18 @@ def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> Non
         assert [headers["x-calibeat-delivery"] for headers, _ in receiver.taken] == ["2", "3"]
         headers, body = receiver.taken[0]
         assert headers["x-calibeat-signature"] == signature(SECRET, headers["x-calibeat-timestamp"], body)
-        assert json.loads(body)["alarm"] == {
-            "number": 2,
-            "stream": "paris",
-            "time": 1.5,
-            "at": 70,
-            "since": 40.0,
-            "what": "too high",
+        alarm_2 = {"number": 2, "stream": "paris", "time": 7200.0, "at": 70, "since": 40.0, "what": "too high"}
+        more = {"page": True, "since_time": None, "ended": None, "acknowledged": None, "acknowledged_by": None}
+        page = "https://calibration.example/#/stream/paris"
+        assert json.loads(body) == {
+            "text": "calibeat: paris: forecasts too high. Look first at the pipeline of outcomes: some may be lost.",
+            "url": page,
+            "state": "open",
             "page": True,
+            "streams": 1,
+            "since_time": None,
+            "ended": None,
+            "alarms": [{**alarm_2, **more, "url": page}],
         }
         alarm(store, 4)  # while no service runs
         again = Webhook(str(store), receiver.url, None, pause=0.01)
@@ -317,7 +278,10 @@ def test_secrets(tmp_path: Path) -> None:
         read_secret(file)
 
 
-def test_a_stream_that_goes_wrong_is_told_everywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_that_goes_wrong_is_told_everywhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calibeat.service.webhook.GATHER", 0.0)
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
     settings = EngineSettings(method="ops", monitor=1000.0)
@@ -341,4 +305,4 @@ def test_a_stream_that_goes_wrong_is_told_everywhere(tmp_path: Path, caplog: pyt
         assert "calibeat_alarms_total 0" not in http.get("/metrics").text
         assert "in stream paris" in caplog.text
         wait_until(lambda: receiver.taken)
-        assert json.loads(receiver.taken[0][1])["alarm"]["stream"] == "paris"
+        assert json.loads(receiver.taken[0][1])["alarms"][0]["stream"] == "paris"

@@ -11,18 +11,22 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from classifiers import Said, by_hand, events
+from classifiers import Said, Sure, by_hand, events, last_rows
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, TimeSeriesSplit
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibeat import HOPS, OPS, TOPS, Calibrator, MissingExtra
+from calibeat import HOPS, OPS, TOPS, Calibrator, Forecast, MissingExtra, OutcomeConflict
+from calibeat.core.method import PRESETS
 from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
 
 # ---- scikit-learn's own checks -----------------------------------------------------------------------------------
@@ -34,8 +38,6 @@ NO_PROBABILITIES = "the check gives normal deviates where probabilities are want
 CLASSIFIER_FAILS = {
     "check_n_features_in_after_fitting": FIRST_FIT,
     "check_estimators_partial_fit_n_features": FIRST_FIT,
-    "check_positive_only_tag_during_fit": "its rows are sorted by class, and the first half of them lacks the last one",
-    "check_estimators_nan_inf": FIRST_FIT + "; and 5 of its 10 rows, which have one class, would have to fit the base",
 }
 LOGIT_FAILS = {
     **dict.fromkeys(
@@ -126,27 +128,123 @@ def test_the_checks_of_scikit_learn_on_data_that_are_no_scores(estimator: Any, c
 # ---- the classifier ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_part_in_time_fits_the_base_and_the_rest_calibrates_it() -> None:
+def test_every_row_is_scored_by_a_clone_that_has_not_seen_it_and_the_base_has_seen_all() -> None:
     X, y = events()
-    model = OnlineCalibratedClassifier(LogisticRegression(), train_size=0.25).fit(X, y)
-    base = LogisticRegression().fit(X[:150], y[:150])
+    folds = list(StratifiedKFold(4).split(X, y))
+    model = OnlineCalibratedClassifier(LogisticRegression(), cv=folds, order="time").fit(X, y)
+    base = LogisticRegression().fit(X, y)
     assert np.array_equal(model.estimator_.coef_, base.coef_)
-    assert model.calibrator_.outcomes == 450
+    assert model.calibrator_.outcomes == 600
     assert model.classes_.tolist() == ["no", "yes"] and model.n_features_in_ == 3
-    score = 1 / (1 + np.exp(-base.decision_function(X)))
-    want = by_hand(score[150:], y[150:] == "yes", score)
+    clones, margin = [LogisticRegression().fit(X[train], y[train]) for train, _ in folds], np.empty(600)
+    for fold, (_, test) in zip(clones, folds, strict=True):
+        margin[test] = fold.decision_function(X[test])
+    mean = np.mean([each.predict_proba(X)[:, 1] for each in (base, *clones)], axis=0)
+    want = by_hand(1 / (1 + np.exp(-margin)), y == "yes", mean)
     assert np.allclose(model.predict_proba(X)[:, 1], want, rtol=0, atol=1e-12)
     assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
     assert np.array_equal(model.predict(X), np.where(want > 0.5, "yes", "no"))
     assert model.score(X, y) > 0.7
-    whole = OnlineCalibratedClassifier(LogisticRegression(), train_size=150).fit(X, y)
-    assert np.array_equal(whole.predict_proba(X), model.predict_proba(X))
+    alone = OnlineCalibratedClassifier(LogisticRegression(), cv=folds, order="time", ensemble=False).fit(X, y)
+    assert alone.fold_estimators_ == [] and len(model.fold_estimators_) == 4
+    want = by_hand(1 / (1 + np.exp(-margin)), y == "yes", 1 / (1 + np.exp(-base.decision_function(X))))
+    assert np.allclose(alone.predict_proba(X)[:, 1], want, rtol=0, atol=1e-12)
+
+
+def test_rows_that_no_fold_tests_calibrate_nothing() -> None:
+    X, y = events()
+    model = OnlineCalibratedClassifier(LogisticRegression(), cv=TimeSeriesSplit(5), order="time").fit(X, y)
+    assert model.calibrator_.outcomes == 500
+
+
+def test_sorted_labels_are_no_error_and_give_what_shuffled_ones_do() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = OnlineCalibratedClassifier(GaussianNB()).fit(X, y)  # as it comes: 50, 50 and 50
+    assert model.score(X, y) > 0.95 and log_loss(y, model.predict_proba(X)) < 0.15
+    X, y = events()
+    by_label = np.argsort(y, kind="stable")
+    losses = [
+        log_loss(y, OnlineCalibratedClassifier(LogisticRegression()).fit(X[rows], y[rows]).predict_proba(X))
+        for rows in (np.arange(600), by_label)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+
+
+def test_a_class_with_few_rows_makes_fewer_folds() -> None:
+    X, _ = events(40)
+    few = np.where(np.arange(40) < 3, "yes", "no")
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X, few)
+    assert len(model.fold_estimators_) == 3 and model.calibrator_.outcomes == 40
+    with pytest.raises(ValueError, match=r"each class twice or more, .* got one row of .*yes.* FrozenEstimator"):
+        OnlineCalibratedClassifier(LogisticRegression()).fit(X, np.where(np.arange(40) < 1, "yes", "no"))
+    with pytest.raises(ValueError, match=r"got one row of 1 \(n_samples=40\)"):  # the label as a person writes it
+        OnlineCalibratedClassifier(LogisticRegression()).fit(X, (np.arange(40) < 1).astype(int))
+
+
+@pytest.mark.parametrize("method", ["fps", "wps", "swps", "whb", "fbs", "wbs", "twhb"])
+@pytest.mark.parametrize("rows", [60, 1300])
+def test_methods_that_fit_a_batch_fit_at_the_end_of_fit(method: str, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 1))
+    y = (rng.random(rows) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    model = OnlineCalibratedClassifier(FrozenEstimator(Sure().fit(X, y)), method).fit(X, y)
+    raw = model.estimator_.predict_proba(X)
+    assert log_loss(y, model.predict_proba(X)) < log_loss(y, raw)  # twice too sure
+    if method == "fps" and rows < 1000:  # all of them count
+        fitted = LogisticRegression(C=np.inf).fit(2 * X, y)
+        assert model.calibrator_.params["a"] == pytest.approx(fitted.coef_[0, 0], rel=1e-3)
+    bare = ScoreCalibrator(method).fit(raw, y)
+    assert not np.allclose(bare.transform(raw), raw, atol=0.01)
+    if rows > 1000:  # enough for the method as it is
+        assert bare.calibrator_.method == PRESETS[method]
+
+
+def test_receipts_for_labels_that_come_later() -> None:
+    X, y = events()
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X[:300], y[:300])
+    said = model.predict_proba(X[300:400])[:, 1]
+    receipts = model.forecast(X[300:400])
+    assert np.array_equal([float(f) for f in receipts], said) and model.calibrator_.outcomes == 300
+    travelled = [Forecast.from_json(f.to_json()) for f in receipts]
+    restored = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    order = np.random.default_rng(0).permutation(100)
+    twin = Calibrator.from_json(model.calibrator_.to_json())
+    for row in order.tolist():
+        twin.update(travelled[row], int(y[300 + row] == "yes"))
+    restored.update([travelled[row] for row in order[1:]], y[300 + order[1:]]).update(
+        travelled[order[0]], y[300 + order[0]]
+    )
+    assert restored.calibrator_.outcomes == 400
+    restored.update(travelled, y[300:400])  # repeats change nothing
+    assert restored.calibrator_.outcomes == 400
+    model.update(receipts, y[300:400])
+    assert np.array_equal(model.calibrator_.row, ordered_twin(model, X, y).row)
+    with pytest.raises(OutcomeConflict):
+        model.update(receipts[0], "yes" if y[300] == "no" else "no")
+    for forecasts, labels, message in (
+        (receipts[:2], ["yes"], "as many as labels, got 2 and 1"),
+        (receipts[:1], ["maybe"], "unseen labels"),
+        (["{}"], ["yes"], "Forecast.from_json"),
+        ([0.5], ["yes"], "must be receipts"),
+        (0.5, ["yes"], "a receipt of forecast"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.update(forecasts, labels)
+    scores = ScoreCalibrator().fit([0.1, 0.6, 0.9], ["a", "b", "b"])
+    assert scores.update(scores.forecast([0.2, 0.3]), ["a", "b"]).calibrator_.outcomes == 5
+
+
+def ordered_twin(model: Any, X: Any, y: Any) -> Calibrator:
+    """A model that has learnt the same labels by `partial_fit`, which forecasts all rows first, too."""
+    twin = clone(model).fit(X[:300], y[:300])
+    return twin.partial_fit(X[300:400], y[300:400]).calibrator_
 
 
 def test_labels_that_arrive_later_are_learnt_and_the_base_stays() -> None:
     X, y = events()
-    at_once = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X, y)
-    bit_by_bit = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X[:300], y[:300])
+    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    at_once = OnlineCalibratedClassifier(base, "ops", order="time").fit(X[100:], y[100:])
+    bit_by_bit = OnlineCalibratedClassifier(base, "ops", order="time").fit(X[100:300], y[100:300])
     coefficients = bit_by_bit.estimator_.coef_.copy()
     before = bit_by_bit.predict_proba(X)
     assert np.array_equal(bit_by_bit.predict_proba(X), before)  # asking changes nothing
@@ -163,7 +261,7 @@ def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str
     X, y = events(260)
     base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
     one_by_one, together = OnlineCalibratedClassifier(base, method), OnlineCalibratedClassifier(base, method)
-    in_turn = OnlineCalibratedClassifier(base, method, delay=0).fit(X[100:], y[100:])
+    in_turn = OnlineCalibratedClassifier(base, method, order="time", delay=0).fit(X[100:], y[100:])
     for i in range(100, 260):
         one_by_one.partial_fit(X[i : i + 1], y[i : i + 1])
     assert np.allclose(one_by_one.calibrator_.row, in_turn.calibrator_.row, rtol=0, atol=1e-9)
@@ -182,7 +280,7 @@ def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str
 def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:
     X, y = events()
     base = FrozenEstimator(LogisticRegression().fit(X[:200], y[:200]))
-    fitted = OnlineCalibratedClassifier(base, method=OPS).fit(X[200:], y[200:])
+    fitted = OnlineCalibratedClassifier(base, method=OPS, order="time").fit(X[200:], y[200:])
     assert fitted.calibrator_.outcomes == 400
     started = OnlineCalibratedClassifier(base, method="ops").partial_fit(X[200:], y[200:])
     assert np.array_equal(fitted.predict_proba(X), started.predict_proba(X))
@@ -202,18 +300,18 @@ def test_clone_pickle_set_params_and_pipelines() -> None:
     assert np.array_equal(copy.predict_proba(X), model.predict_proba(X))
     fresh = clone(model)
     assert fresh.method == TOPS and fresh.estimator.C == 0.5 and not hasattr(fresh, "calibrator_")
-    fresh.set_params(method="ops", estimator__C=2.0, train_size=100)
+    fresh.set_params(method="ops", estimator__C=2.0, cv=3)
     assert fresh.get_params()["estimator__C"] == 2.0 and fresh.fit(X, y).calibrator_.method == OPS
     outside = make_pipeline(StandardScaler(), OnlineCalibratedClassifier(LogisticRegression())).fit(X, y)
     inside = OnlineCalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
     assert np.allclose(outside.predict_proba(X), inside.predict_proba(X), atol=0.02)
-    assert inside.partial_fit(X, y).calibrator_.outcomes == 900
+    assert inside.partial_fit(X, y).calibrator_.outcomes == 1200
 
 
 def test_grid_search_over_methods() -> None:
     X, y = events(400)
     search = GridSearchCV(
-        OnlineCalibratedClassifier(LogisticRegression()),
+        OnlineCalibratedClassifier(LogisticRegression(), cv=2),
         {"method": ["bm", "ops", "auto", TOPS, HOPS], "estimator__C": [0.1, 1.0]},
         cv=TimeSeriesSplit(2),
         scoring="neg_log_loss",
@@ -231,7 +329,7 @@ def test_data_frames_keep_their_names() -> None:
     model = OnlineCalibratedClassifier(LogisticRegression()).fit(frame, pd.Series(y))
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     assert np.allclose(model.predict_proba(frame), clone(model).fit(X, y).predict_proba(X), atol=1e-12)
-    assert model.partial_fit(pl.DataFrame(X, schema=["a", "b", "c"]), pl.Series(y)).calibrator_.outcomes == 900
+    assert model.partial_fit(pl.DataFrame(X, schema=["a", "b", "c"]), pl.Series(y)).calibrator_.outcomes == 1200
 
 
 class Reversed(Said):
@@ -248,12 +346,13 @@ class Reversed(Said):
 
 def test_the_order_of_the_classes_is_that_of_the_base() -> None:
     X, y = events(400)
-    plain = OnlineCalibratedClassifier(LogisticRegression(), "bm", train_size=390).fit(X, y)
-    for base in (Reversed(), FrozenEstimator(Reversed().fit(X[:390], y[:390]))):
-        model = OnlineCalibratedClassifier(base, "bm", train_size=390).fit(X, y)
+    plain = OnlineCalibratedClassifier(LogisticRegression(), "bm").fit(X, y)
+    for base in (Reversed(), FrozenEstimator(Reversed().fit(X, y))):
+        model = OnlineCalibratedClassifier(base, "bm").fit(X, y)
         assert model.classes_.tolist() == ["yes", "no"]
         assert np.array_equal(model.predict(X), plain.predict(X))
-        assert np.allclose(model.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=1e-9)
+        atol = 0.02 if isinstance(base, FrozenEstimator) else 1e-9  # one base alone, or with those of the folds
+        assert np.allclose(model.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=atol)
 
 
 def test_names_of_features_do_not_outlive_a_fit() -> None:
@@ -295,15 +394,22 @@ def test_what_a_classifier_refuses() -> None:
         (ValueError, "two classes, got one class only so far", lambda: wrap(LogisticRegression()).fit(X, ["no"] * 100)),
         (
             ValueError,
-            r"first 50 of 100 rows, which must have both classes \['a', 'b'\], got \['a'\]",
-            lambda: wrap(LogisticRegression()).fit(X, ["a"] * 50 + ["b"] * 50),
+            r"Each fold of cv must fit the base on both classes \['a', 'b'\], got \['a'\] in 50 of 100 rows",
+            lambda: wrap(LogisticRegression(), cv=last_rows(50, 100)).fit(X, ["a"] * 50 + ["b"] * 50),
         ),
+        (ValueError, "each row at most once", lambda: wrap(LogisticRegression(), cv=last_rows(50, 100) * 2).fit(X, y)),
+        (ValueError, "comes in a FrozenEstimator", lambda: wrap(LogisticRegression(), cv="prefit").fit(X, y)),
+        (ValueError, "cv must be a whole number", lambda: wrap(LogisticRegression(), cv=1).fit(X, y)),
+        (ValueError, "order must be 'shuffled' or 'time'", lambda: wrap(frozen, order="random").fit(X, y)),
+        (ValueError, "a rival in calibeat backtest", lambda: wrap(frozen, "isotonic").fit(X, y)),
+        (ValueError, r"one label 'no' - one row is X\[:1\], y\[:1\]", lambda: fitted.partial_fit(X[0], "no")),
+        (ValueError, "requires y", lambda: fitted.partial_fit(X, None)),
         (ValueError, r"previously unseen labels: \['maybe'\]", lambda: fitted.partial_fit(X[:2], ["yes", "maybe"])),
         (ValueError, r"previously unseen labels: \[0, 1\]", lambda: wrap(frozen).fit(X, np.arange(100) % 2)),
         (ValueError, "classes must be", lambda: fitted.partial_fit(X, y, classes=["a", "b"])),
         (ValueError, "Broken.predict_proba contains NaN - at row 1", lambda: wrap(Broken()).fit(X, y)),
-        (ValueError, r"score must be in \[0, 1\], got 1.5 - at row 1", lambda: wrap(Broken(1.5)).fit(X, y)),
-        (ValueError, r"shape \(50, 2\), got \(50, 3\)", lambda: wrap(Broken(0.5, 3)).fit(X, y)),
+        (ValueError, r"score must be in \[0, 1\], got 1.5 - at row \d+", lambda: wrap(Broken(1.5)).fit(X, y)),
+        (ValueError, r"shape \(20, 2\), got \(20, 3\)", lambda: wrap(Broken(0.5, 3)).fit(X, y)),
         (TypeError, "does not support sample_weight", lambda: wrap(frozen).fit(X, y, sample_weight=np.ones(100))),
         (TypeError, "does not support sample_weight", lambda: fitted.partial_fit(X, y, sample_weight=np.ones(100))),
         (TypeError, "unexpected arguments: weights", lambda: wrap(frozen).fit(X, y, weights=1)),
@@ -317,8 +423,6 @@ def test_what_a_classifier_refuses() -> None:
         (NotFittedError, "not fitted", lambda: wrap(frozen).predict_proba(X)),
         (ValueError, "did you mean 'tops'", lambda: wrap(LogisticRegression(), "topps").fit(X, y)),
         (ValueError, "Method or the name of a preset", lambda: wrap(LogisticRegression(), 3).fit(X, y)),
-        (ValueError, "train_size must be a share", lambda: wrap(LogisticRegression(), train_size=1.5).fit(X, y)),
-        (ValueError, "train_size must leave rows", lambda: wrap(LogisticRegression(), train_size=100).fit(X, y)),
         (ValueError, "delay must be a whole number", lambda: wrap(LogisticRegression(), delay=-1).fit(X, y)),
         (ValueError, "inconsistent numbers of samples", lambda: wrap(LogisticRegression()).fit(X, y[:50])),
         (ValueError, "Unknown label type", lambda: wrap(LogisticRegression()).fit(X, X[:, 0])),
@@ -326,7 +430,7 @@ def test_what_a_classifier_refuses() -> None:
     ):
         with pytest.raises(error, match=message):
             work()
-    assert fitted.calibrator_.outcomes == 50  # nothing of what was refused was learnt
+    assert fitted.calibrator_.outcomes == 100  # nothing of what was refused was learnt
 
 
 def test_a_first_call_that_is_refused_leaves_nothing_behind() -> None:
@@ -343,7 +447,7 @@ def test_a_first_call_that_is_refused_leaves_nothing_behind() -> None:
 
 def test_rounding_is_forgiven() -> None:
     X, y = events(100)
-    assert OnlineCalibratedClassifier(Broken(1.0 + 1e-9)).fit(X, y).calibrator_.outcomes == 50
+    assert OnlineCalibratedClassifier(Broken(1.0 + 1e-9)).fit(X, y).calibrator_.outcomes == 100
 
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from classifiers import Said
+from classifiers import Said, last_rows
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, LinearSVC
 
 from calibeat import OPS, MultiCalibrator
-from calibeat.sklearn import OnlineCalibratedClassifier
+from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
 
 CLASSES = np.array(["bird", "cat", "dog"])
 
@@ -29,12 +29,14 @@ def events(n: int = 900) -> tuple[Any, Any]:
 
 def test_probabilities_of_the_base_are_calibrated() -> None:
     X, y = events()
-    model = OnlineCalibratedClassifier(GaussianNB(), train_size=300).fit(X[:700], y[:700])
-    base = GaussianNB().fit(X[:300], y[:300])
+    cv = last_rows(300, 700)
+    model = OnlineCalibratedClassifier(GaussianNB(), cv=cv, order="time").fit(X[:700], y[:700])
+    base, clone = GaussianNB().fit(X[:700], y[:700]), GaussianNB().fit(X[:300], y[:300])
     by_hand = MultiCalibrator(CLASSES)
     due = np.arange(400) + 101  # a label comes a quarter of the rows late
-    by_hand.run(base.predict_proba(X[300:700]), y[300:700], due=due, finish=True)
-    want = by_hand.predict_many(base.predict_proba(X[700:]))
+    by_hand.run(clone.predict_proba(X[300:700]), y[300:700], due=due, finish=True)
+    mean = np.mean([each.predict_proba(X[700:]) for each in (base, clone)], axis=0)
+    want = by_hand.predict_many(mean)
     P = model.predict_proba(X[700:])
     np.testing.assert_allclose(P, want, rtol=0, atol=1e-12)
     assert model.classes_.tolist() == CLASSES.tolist() and model.score_method_ == "predict_proba"
@@ -46,10 +48,10 @@ def test_probabilities_of_the_base_are_calibrated() -> None:
 def test_labels_arrive_bit_by_bit() -> None:
     X, y = events()
     base = FrozenEstimator(LogisticRegression().fit(X[:300], y[:300]))
-    model = OnlineCalibratedClassifier(base, delay=0)
+    model = OnlineCalibratedClassifier(base, order="time", delay=0)
     for i in range(300, 340):
         model.partial_fit(X[i : i + 1], y[i : i + 1], classes=CLASSES)
-    in_turn = OnlineCalibratedClassifier(base, delay=0).fit(X[300:340], y[300:340])
+    in_turn = OnlineCalibratedClassifier(base, order="time", delay=0).fit(X[300:340], y[300:340])
     assert np.allclose(model.calibrator_.row, in_turn.calibrator_.row, rtol=0, atol=1e-9)
     with pytest.raises(ValueError, match=r"previously unseen labels: \['fish'\]"):
         model.partial_fit(X[:2], ["cat", "fish"])
@@ -61,7 +63,7 @@ def test_labels_arrive_bit_by_bit() -> None:
 @pytest.mark.parametrize("base", [LinearSVC(), RidgeClassifier(), SVC()])
 def test_margins_go_through_softmax(base: Any) -> None:
     X, y = events()
-    model = OnlineCalibratedClassifier(base, train_size=300).fit(X, y)
+    model = OnlineCalibratedClassifier(base).fit(X, y)
     assert model.score_method_ == "decision_function"
     P = model.predict_proba(X)
     assert P.shape == (900, 3) and np.allclose(P.sum(axis=1), 1.0)
@@ -77,8 +79,8 @@ class Far(Said):
 
 def test_large_margins_are_scaled() -> None:
     X, y = events()
-    model = OnlineCalibratedClassifier(Far(), train_size=300).fit(X, y)
-    margins = model.estimator_.decision_function(X[:300])
+    model = OnlineCalibratedClassifier(Far()).fit(X, y)
+    margins = model.estimator_.decision_function(X)
     sizes = np.abs(margins - margins.mean(axis=1, keepdims=True)) / model.margin_scale_
     assert np.quantile(sizes, 0.99) == pytest.approx(6.0)
 
@@ -108,8 +110,9 @@ def test_methods_for_two_classes_are_refused(method: Any) -> None:
 
 def test_the_base_must_have_seen_every_class() -> None:
     X, y = events(300)
-    with pytest.raises(ValueError, match="which must have all 3 classes"):
-        OnlineCalibratedClassifier(LogisticRegression()).fit(X, np.sort(y))
+    with pytest.raises(ValueError, match="must fit the base on all 3 classes"):
+        OnlineCalibratedClassifier(LogisticRegression(), cv=last_rows(150, 300)).fit(X, np.sort(y))
+    assert OnlineCalibratedClassifier(LogisticRegression()).fit(X, np.sort(y)).calibrator_.outcomes == 300
     with pytest.raises(ValueError, match=r"two classes or more\. Nameless has no classes_"):
         OnlineCalibratedClassifier(FrozenEstimator(Nameless())).fit(X, y)
 
@@ -135,8 +138,35 @@ class OddSums(Said):
 
 def test_rounding_is_forgiven_and_more_is_not() -> None:
     X, y = events(300)
-    assert OnlineCalibratedClassifier(OddSums(1e-5)).fit(X, y).calibrator_.outcomes == 150
+    assert OnlineCalibratedClassifier(OddSums(1e-5)).fit(X, y).calibrator_.outcomes == 300
     with pytest.raises(ValueError, match=r"sum to 1 within 1e-06, got 1\.1 - at row 0"):
         OnlineCalibratedClassifier(OddSums(0.1)).fit(X, y)
     with pytest.raises(ValueError, match=r"predict_proba contains NaN - at row 1"):
         OnlineCalibratedClassifier(OddSums(0.0, np.nan)).fit(X, y)
+
+
+# ---- the transformer of scores -----------------------------------------------------------------------------------
+
+
+def test_scores_of_many_classes() -> None:
+    X, y = events()
+    P = GaussianNB().fit(X[:300], y[:300]).predict_proba(X[300:])
+    calibrator = ScoreCalibrator(order="time", delay=0).fit(P[:400], y[300:700])
+    by_hand = MultiCalibrator(CLASSES)
+    by_hand.run(P[:400], y[300:700])
+    np.testing.assert_allclose(calibrator.transform(P[400:]), by_hand.predict_many(P[400:]), rtol=0, atol=1e-12)
+    assert calibrator.classes_.tolist() == CLASSES.tolist()
+    mixed = ScoreCalibrator().fit(P[:400], y[300:700]).transform(P[400:])
+    assert log_loss(y[700:], mixed) < log_loss(y[700:], P[400:])
+    calibrator.partial_fit(P[400:], y[700:]).update(calibrator.forecast(P[:2]), y[300:302])
+    assert calibrator.calibrator_.outcomes == 602
+    margins = ScoreCalibrator(scale="logit").fit(np.log(P[:400].clip(1e-9)), y[300:700])
+    assert margins.transform(np.log(P[400:].clip(1e-9))).shape == (200, 3)
+    named = ScoreCalibrator().partial_fit(P[:2], y[300:302], classes=CLASSES)
+    assert named.classes_.tolist() == CLASSES.tolist()
+    with pytest.raises(ValueError, match=r"X has 3 columns, one for each class, .* got \['bird', 'cat'\]"):
+        ScoreCalibrator().fit(P[:2], ["bird", "cat"])
+    with pytest.raises(ValueError, match="sum to 1"):
+        ScoreCalibrator().fit(P[:3] * 1.1, CLASSES)
+    with pytest.raises(ValueError, match="3 features"):
+        calibrator.transform(P[:, :2])

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from classifiers import Disguised, Said, Sure, by_hand, events
+from classifiers import Disguised, Said, Sure, by_hand, events, last_rows
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -26,7 +27,7 @@ def test_probabilities_enter_by_their_logit(base: Any) -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(20_000, 1))
     y = (rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
-    model = OnlineCalibratedClassifier(base, "ops", train_size=10).fit(X, y)
+    model = OnlineCalibratedClassifier(base, "ops").fit(X, y)
     assert model.score_method_ == "predict_proba"
     params = model.calibrator_.params
     assert abs(params["a"] - 0.5) < 0.05 and abs(params["b"]) < 0.05  # taken for logits, no slope could undo it
@@ -44,16 +45,15 @@ def test_probabilities_enter_by_their_logit(base: Any) -> None:
 )
 def test_the_real_score_of_a_model(base: Any, used: str) -> None:
     X, y = events(300)
-    model = OnlineCalibratedClassifier(base, OPS).fit(X, y)
+    wrapped = OnlineCalibratedClassifier(base, OPS, cv=last_rows(150, 300), order="time", ensemble=False)
+    model, fold = wrapped.fit(X, y), clone(base).fit(X[:150], y[:150])
     assert model.score_method_ == used
-    fitted = model.estimator_
     if used == "decision_function":
-        margin = fitted.decision_function(X)
         assert model.margin_scale_ == 1.0
-        score = 1 / (1 + np.exp(-margin))
+        seen, score = (1 / (1 + np.exp(-each.decision_function(X))) for each in (fold, model.estimator_))
     else:
-        score = fitted.predict_proba(X)[:, 1]
-    assert np.allclose(model.predict_proba(X)[:, 1], by_hand(score[150:], y[150:] == "yes", score, OPS), atol=1e-12)
+        seen, score = (each.predict_proba(X)[:, 1] for each in (fold, model.estimator_))
+    assert np.allclose(model.predict_proba(X)[:, 1], by_hand(seen[150:], y[150:] == "yes", score, OPS), atol=1e-12)
 
 
 class Told(Said):
@@ -122,10 +122,8 @@ def test_margins_larger_than_logits_are_scaled_and_keep_their_order() -> None:
     assert roc_auc_score(y[400:], p) == pytest.approx(roc_auc_score(y[400:], margin[400:]), abs=0.002)
     first = model.margin_scale_
     assert model.partial_fit(X[:200], y[:200]).margin_scale_ == first  # it stands
-    of_base_rows = OnlineCalibratedClassifier(SGDClassifier(random_state=0), "ops", train_size=200).fit(
-        X[:400], y[:400]
-    )
-    assert of_base_rows.margin_scale_ == np.quantile(np.abs(margin[:200]), 0.99) / 6.0
+    scored_by_clone = OnlineCalibratedClassifier(SGDClassifier(random_state=0), "ops", cv=last_rows(200, 400))
+    assert scored_by_clone.fit(X[:400], y[:400]).margin_scale_ == first
     bare = ScoreCalibrator("ops", scale="logit").fit(margin[200:400], y[200:400])
     assert bare.margin_scale_ == first and np.array_equal(bare.transform(margin[400:]), p)
     assert ScoreCalibrator("ops", scale="logit").fit([-9.0, 9.0], [0, 1]).margin_scale_ == 1.0  # logits stay

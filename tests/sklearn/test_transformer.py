@@ -21,7 +21,7 @@ def test_scores_in_three_shapes() -> None:
     labels = rng.random(500) < scores**2
     want = by_hand(scores, labels, scores)
     for given in (scores, scores[:, None], np.column_stack([1 - scores, scores])):
-        calibrator = ScoreCalibrator().fit(given, labels)
+        calibrator = ScoreCalibrator(order="time").fit(given, labels)
         got = calibrator.transform(given)
         assert got.shape == given.shape
         assert np.allclose(got if got.ndim == 1 else got[:, -1], want, atol=1e-12)
@@ -29,7 +29,7 @@ def test_scores_in_three_shapes() -> None:
     halves = ScoreCalibrator("ops").partial_fit(scores[:250], labels[:250]).partial_fit(scores[250:], labels[250:])
     want = by_hand(scores, labels, scores, OPS)
     assert np.array_equal(halves.transform(scores), want)
-    logits = ScoreCalibrator("ops", scale="logit").fit(np.log(scores / (1 - scores)), labels)
+    logits = ScoreCalibrator("ops", scale="logit", order="time").fit(np.log(scores / (1 - scores)), labels)
     assert np.allclose(logits.transform([0.0]), by_hand(scores, labels, [0.5], OPS), atol=1e-9)
     assert np.array_equal(pickle.loads(pickle.dumps(halves)).transform(scores), want)  # noqa: S301 - our own bytes
 
@@ -99,8 +99,12 @@ def test_what_a_transformer_refuses() -> None:
         ),
         (ValueError, "contains NaN", lambda: ScoreCalibrator().fit([0.1, 0.2, np.nan], y)),
         (ValueError, "sum to 1, got .* at row 1", lambda: ScoreCalibrator().fit([[0.5, 0.5], [0.5, 0.6]], [0, 1])),
-        (ValueError, "one column or the two of predict_proba, got 3", lambda: ScoreCalibrator().fit(np.eye(3), y)),
-        (ValueError, "one column of logits, got 2", lambda: ScoreCalibrator(scale="logit").fit(np.eye(3)[:, :2], y)),
+        (ValueError, "3 columns, one for each class, .* got .0, 1.", lambda: ScoreCalibrator().fit(np.eye(3), y)),
+        (
+            ValueError,
+            "one column of logits, or one for each of many classes, got 2",
+            lambda: ScoreCalibrator(scale="logit").fit(np.eye(3)[:, :2], y),
+        ),
         (ValueError, "scale must be", lambda: ScoreCalibrator(scale="odds").fit([0.1, 0.5, 0.7], y)),
         (ValueError, "1 features", lambda: fitted.transform([[0.5, 0.5]])),
         (ValueError, "requires y", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], None)),

@@ -16,7 +16,7 @@ pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
 
-N = 200_000
+N = 50_000
 COLUMNS = {"key": "key", "score": "score", "outcome": "outcome", "order": "number"}
 
 
@@ -64,7 +64,7 @@ def test_the_bits_of_one_bank_whatever_the_number_of_partitions(big: tuple[Any, 
     bank = Bank("tops")
     wanted = bank.run(table["key"].to_numpy(), table["score"].to_numpy(), table["outcome"].to_numpy())
     # Three events share a far moment, and orders that far from 0 share places with their neighbours.
-    far = frame.selectExpr("*", "number div 3 * 100 + if(number < 100000, -7, 7) * 1000000000000000000 far")
+    far = frame.selectExpr("*", "number div 3 * 100 + if(number < 25000, -7, 7) * 1000000000000000000 far")
     for given, order, partitions in ((frame, "number", 1), (far, ["far", "number"], 3)):
         result = calibrate(given, **{**COLUMNS, "order": order}, method="tops", partitions=partitions)
         assert result.forecasts.columns == [*given.columns, "forecast", "judged"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from calibeat import MissingExtra
-from calibeat.spark import session
+from calibeat import InvalidInput, MissingExtra
+from calibeat.spark import calibrate, calibrate_stream, session
 from calibeat.spark.session import check_java, check_libraries
 
 
@@ -53,3 +55,13 @@ def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch()
     check_java()
+
+
+@pytest.mark.parametrize("door", [calibrate, calibrate_stream])
+def test_groups_are_refused_before_anything_is_read(door: Callable[..., Any]) -> None:
+    """Every key learns alone on Spark. The sentence says what to do instead."""
+    pytest.importorskip("pyspark")
+    names = {name: name for name in ("key", "score", "outcome", "time")}
+    own = {"order": "time"} if door is calibrate else {"outcomes": None, "id": "id"}
+    with pytest.raises(InvalidInput, match=r'pass the key as an attribute, Calibrator\(groups=\["key", ...\]\)'):
+        door(None, **names, **own, groups=["country"])

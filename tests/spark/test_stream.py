@@ -91,12 +91,12 @@ def in_one_process(bank: Bank, scores: Any, outcomes: Any) -> tuple[dict[str, fl
 
 
 def test_the_bits_of_one_process_and_a_restart_in_mid_stream(spark: Any, tmp_path: Path) -> None:
-    scores, outcomes = events(100_000, keys=500)
+    scores, outcomes = events(20_000, keys=500)
     outcomes = outcomes[outcomes["time"] < scores["time"].iloc[-1]]
     bank = Bank("tops")
     wanted, repeats = in_one_process(bank, scores, outcomes)
     folder = Folder(spark, tmp_path, method="tops")
-    edges = START + pd.to_timedelta(np.linspace(0, 100_000, 4), unit="s")
+    edges = START + pd.to_timedelta(np.linspace(0, 20_000, 4), unit="s")
     parts = [
         tuple(table[(table["time"] >= begin) & (table["time"] < end)] for table in (scores, outcomes))
         for begin, end in pairwise(edges)

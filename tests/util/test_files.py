@@ -292,7 +292,7 @@ def test_long_names(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*/no/a'$"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*/no does not exist, make it first: '.*/no/a'$"):
         atomic(tmp_path / "no" / "a", "w").__enter__()
 
 

@@ -9,7 +9,7 @@ import pytest
 from class_logs import NAMES, stream
 
 import calibeat
-from calibeat.backtest.judge.verdict import deployment_of_classes
+from calibeat.backtest.judge.deployment import HowReplayed, deployment_of_classes
 from calibeat.backtest.replay.contenders import ABOUT_CLASSES, class_contender, with_key_variants
 
 
@@ -21,7 +21,9 @@ def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
     given = np.log(P) if logits else P
     labels: list[Any] = y.tolist() if names[0] == "0" else [names[k] for k in y]
     known = {"past_scores": given, "past_labels": labels, "scores": given[0], "label": labels[0], "T": 2.0}
-    code, note = deployment_of_classes(class_contender(method, 3), names, keyed=False, logits=logits)
+    code, note = deployment_of_classes(
+        class_contender(method, 3), names, HowReplayed(score_kind="logit" if logits else "probability")
+    )
     space: dict[str, Any] = dict(known, scores=P[0]) if method in ("fts", "swts") else dict(known)
     exec(code, space)  # noqa: S102 - it is what people copy
     if method in ("ots", "multi"):
@@ -34,7 +36,7 @@ def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
 
 def test_many_classes_are_a_number() -> None:
     names = [f"class {k}" for k in range(30)]
-    code, _ = deployment_of_classes(class_contender("multi", 30), names, keyed=False, logits=False)
+    code, _ = deployment_of_classes(class_contender("multi", 30), names, HowReplayed())
     assert "MultiCalibrator(30)" in code
 
 
@@ -42,15 +44,15 @@ def test_the_code_for_keys_runs() -> None:
     P, y = stream(60)
     contenders, variants = with_key_variants([class_contender("multi", 3)])
     multi, without, pooled = contenders
-    code, note = deployment_of_classes(multi, NAMES, keyed=True, logits=False)
+    code, note = deployment_of_classes(multi, NAMES, HowReplayed(keyed=True))
     labels = [NAMES[k] for k in y]
     space: dict[str, Any] = {"past_keys": ["a", "b"] * 30, "past_scores": P, "past_labels": labels}
     space |= {"key": "a", "scores": P[0], "label": labels[0]}
     exec(code, space)  # noqa: S102 - as above
     assert note == "" and space["bank"].table["outcomes"].tolist() == [31, 30] and variants is not None
-    code, note = deployment_of_classes(without, NAMES, keyed=True, logits=False)
+    code, note = deployment_of_classes(without, NAMES, HowReplayed(keyed=True))
     assert "MultiCalibrator(['cat', 'dog', 'bird'])" in code and "keys are not looked at" in note
-    code, _ = deployment_of_classes(pooled, NAMES, keyed=True, logits=False)
+    code, _ = deployment_of_classes(pooled, NAMES, HowReplayed(keyed=True))
     assert "MultiBank(['cat', 'dog', 'bird'], prior=\"pooled\")" in code
 
 

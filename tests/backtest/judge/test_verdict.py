@@ -279,3 +279,28 @@ def test_a_reversed_score_is_no_triumph():
     assert "reversed" not in right["headline"]
     chance = calibeat.backtest(rng.random(40), rng.random(40) < 0.5, methods="ops", warmup=0)
     assert "reversed" not in chance.verdict
+
+
+def test_a_score_that_says_nothing_is_no_triumph():
+    rng = np.random.default_rng(7)
+    p, rare = rng.random(3000), rng.random(3000) < 0.1
+    made = calibeat.backtest(p, rare, methods="auto").payload
+    said, rate = made["verdict"], made["data"]["base_rate"]
+    assert said["headline"].startswith("The score carries no information. As it is: use AUTO:")
+    assert said["confidence"] == "unclear" and "can be had without the score" in said["sentences"][0]
+    constant = -rate * np.log(rate) - (1.0 - rate) * np.log(1.0 - rate)
+    assert f"would have a log-loss of {constant:.4f}, and AUTO is no better" in said["sentences"][0]
+
+
+def test_of_a_gain_the_share_of_the_base_rate_is_told():
+    rng = np.random.default_rng(8)
+    p = rng.random(3000)
+    shifted = calibeat.backtest(p, rng.random(3000) < p**6, methods="auto").payload
+    losses = {row["method"]: row["log_loss"] for row in shifted["table"]}
+    said, rate = shifted["verdict"], shifted["data"]["base_rate"]
+    constant = -rate * np.log(rate) - (1.0 - rate) * np.log(1.0 - rate)
+    share = (losses["raw"] - constant) / (losses["raw"] - losses["auto"])
+    assert said["headline"].startswith("Use AUTO:") and 0.0 < share < 1.0
+    assert said["sentences"][0].endswith(f": {100 * share:.0f} % of the gain can be had without the score.")
+    useful = calibeat.backtest(p, rng.random(3000) < p**2, methods="auto").payload["verdict"]
+    assert not any("without the score" in sentence for sentence in useful["sentences"])

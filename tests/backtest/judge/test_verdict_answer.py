@@ -9,7 +9,8 @@ import pytest
 
 import calibeat
 from calibeat import AUTO, BM, OPS, TOPS, Tracking
-from calibeat.backtest.judge.verdict import SURE, deployment
+from calibeat.backtest.judge.deployment import HowReplayed, deployment
+from calibeat.backtest.judge.verdict import SURE
 from calibeat.backtest.replay.contenders import method_contender, with_key_variants, with_others
 from calibeat.core.method import PRESETS
 
@@ -76,7 +77,7 @@ def test_the_code_for_keys_and_for_the_raw_score_runs_too():
 
 def told(method, age="", *, keyed=True):
     contender = method_contender("it", method)
-    return deployment(contender.maturing(age) if age else contender, keyed=keyed)
+    return deployment(contender.maturing(age) if age else contender, HowReplayed(keyed=keyed))
 
 
 def test_outcomes_of_one_age_are_asked_for_where_that_was_best():
@@ -99,7 +100,7 @@ def test_a_pooled_start_is_for_python():
     contenders = [method_contender("raw", BM), method_contender("auto", AUTO)]
     pooled = with_key_variants(contenders)[0][-1]
     assert pooled.name == "AUTO with a pooled start"
-    library, service, note = deployment(pooled, keyed=True)
+    library, service, note = deployment(pooled, HowReplayed(keyed=True))
     assert "Bank('auto', prior=\"pooled\")" in library and service is None and "pooled start is for Python" in note
     known = {"past_keys": [1], "past_scores": [0.3], "past_outcomes": [1], "key": 1, "score": 0.4, "outcome": 1}
     exec(library, known)  # noqa: S102 - as above
@@ -121,5 +122,5 @@ def test_a_method_of_other_scores_is_deployed_as_itself():
     contenders = [method_contender("raw", BM), method_contender("auto", AUTO)]
     other = with_others(contenders, {"score 2": "p_new"}, asked=False)[0][-1]
     assert other.name == "AUTO of p_new"
-    library, service, note = deployment(other, keyed=False)
+    library, service, note = deployment(other, HowReplayed())
     assert "Calibrator('auto')" in library and service is not None and "'p_new'" in note

@@ -113,6 +113,7 @@ def test_a_guess_that_the_first_rows_contradict_is_dropped(typed, times, known, 
     assert found["delay"] is None and "outcome time" not in found["data"]["columns"]
     assumption = next(sentence for sentence in found["verdict"]["sentences"] if AT_ONCE in sentence)
     assert reason in assumption
+    assert "%" not in found["verdict"]["headline"] and "later" not in found
 
 
 def test_what_was_dropped_is_used_where_it_is_named(typed):

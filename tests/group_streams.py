@@ -1,0 +1,88 @@
+"""Streams with attributes, and the plainest host of groups: one row, one table, a batch or event after event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from calibeat import AUTO, Method
+from calibeat.core import groups as kernels
+from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way
+from calibeat.hosts.groups import Groups, GroupTable
+
+
+def world(events: int, attributes: int, values: int, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Scores, outcomes and whole numbers as attributes, skewed; each value has an offset that the score lacks."""
+    rng = np.random.default_rng(seed)
+    columns = np.minimum(rng.geometric(3.0 / (values + 2), (events, attributes)), values) - 1
+    offsets = rng.normal(0.0, 0.8, (attributes, values))
+    x = rng.normal(0.0, 1.2, events)
+    z = x + sum(offsets[k, columns[:, k]] for k in range(attributes))
+    scores = 1.0 / (1.0 + np.exp(-x))
+    scores[::97], scores[5::211] = 0.0, 1.0
+    return scores, (rng.random(events) < 1.0 / (1.0 + np.exp(-z))).astype(float), columns
+
+
+def delays(events: int, mean: float, seed: int = 1) -> Any:
+    """When outcomes arrive: in any order, some never."""
+    rng = np.random.default_rng(seed)
+    return np.arange(events) + 1 + rng.geometric(1.0 / mean, events) * (rng.random(events) < 0.8)
+
+
+class Host:
+    """A stream with groups."""
+
+    def __init__(self, groups: Groups, method: Method = AUTO) -> None:
+        self.table = GroupTable(groups, method)
+        self.method = method
+        self.row = self.table.initial_row()
+        self.events = 0
+
+    @property
+    def numbers(self) -> Any:
+        """The numbers of the groups in the row."""
+        return self.row[self.method.width :]
+
+    def words(self, columns: Any) -> Any:
+        return self.table.maker.of_events(columns, len(columns))
+
+    def run(self, scores: Any, outcomes: Any, words: Any, due: Any = None) -> Any:
+        """Forecasts of a batch."""
+        n, width = len(scores), self.table.receipt_width
+        late, room = None, 0
+        if due is not None:
+            due = np.asarray(due, dtype=np.int64)
+            order = np.argsort(due, kind="stable")
+            order = order[due[order] <= n]
+            late, room = Late(0, np.zeros(n, dtype=np.int64), due, order, 0), receipts_under_way(due, order, n)
+        u = np.random.default_rng(3).random(n)
+        batch = Batch(np.asarray(scores, dtype=float), outcomes, u, np.empty(n), np.empty(0), np.empty(room * width))
+        streams = one_stream(self.row, self.events)
+        kernels.run_batch_grouped(
+            self.method.spec, self.table.cells, streams, batch, words, late, place_before(), n + (due is not None)
+        )
+        self.events += n
+        return batch.forecasts
+
+    def one_by_one(self, scores: Any, outcomes: Any, words: Any, due: Any = None) -> Any:
+        """The same, event after event."""
+        n, K = len(scores), self.table.cells.attributes
+        due = np.arange(1, n + 1) if due is None else np.asarray(due)
+        order = np.argsort(due, kind="stable")
+        spec, u = self.method.spec, np.random.default_rng(3).random(n)
+        forecasts, receipts, arrived = np.empty(n), np.zeros((n, self.table.receipt_width)), 0
+        for i in range(n):
+            own = words[i * K : (i + 1) * K]
+            forecasts[i] = kernels.predict_grouped(spec, self.table.cells, self.row, scores[i], u[i], own, receipts[i])
+            while arrived < n and due[order[arrived]] <= i + 1:
+                j = order[arrived]
+                arrived += 1
+                own, t = words[j * K : (j + 1) * K], float(self.events + i + 1)
+                kernels.update_grouped(spec, self.table.cells, self.row, t, 0, outcomes[j], own, receipts[j])
+        self.events += n
+        return forecasts
+
+
+def names_of(attributes: int) -> list[str]:
+    return [f"a{k}" for k in range(attributes)]

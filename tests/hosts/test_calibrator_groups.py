@@ -1,0 +1,889 @@
+"""A calibrator with groups: the same bits on every way, receipts, snapshots, threads, interrupts, and sentences."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import golden
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from group_streams import delays, names_of, world
+from interrupts import Interrupts, interrupted_everywhere
+
+from calibeat import (
+    AUTO,
+    GAUTO,
+    TOPS,
+    Bank,
+    Calibrator,
+    Forecast,
+    Groups,
+    InvalidInput,
+    Method,
+    Monitor,
+    MultiBank,
+    MultiCalibrator,
+    OutcomeConflict,
+    SnapshotMismatch,
+    UnknownForecast,
+    bounds,
+)
+from calibeat._util.sealed import checksum
+from calibeat.core import loops
+from calibeat.core.receipt import EXPERT
+from calibeat.hosts import groups as host_groups
+from calibeat.hosts import ledger
+from calibeat.late import schedule
+
+METHODS = {"auto": AUTO, "gauto": GAUTO}
+EVENTS = 300
+SCORES, OUTCOMES, COLUMNS = world(EVENTS, 2, 12, seed=4)
+DUE = delays(EVENTS, 20)
+
+
+def groups(cells: int = 64, **settings: Any) -> Groups:
+    """Few cells, so that some are forgotten."""
+    return Groups(["country", "device"], **{"cells": cells, "seed": 11, **settings})
+
+
+def fresh(method: Method = AUTO, **settings: Any) -> Calibrator:
+    return Calibrator(method, seed=3, groups=groups(**settings))
+
+
+def event(i: int) -> tuple[int, int]:
+    return int(COLUMNS[i, 0]), int(COLUMNS[i, 1])
+
+
+def one_by_one(
+    cal: Calibrator, due: Any = None, between: Callable[[Calibrator], Calibrator] | None = None, travel: Any = None
+) -> tuple[Calibrator, Any]:
+    """Event after event -> the calibrator at the end, and forecasts. Outcome i comes just before forecast due[i]."""
+    due = np.arange(1, EVENTS + 1) if due is None else due
+    order, arrived, receipts, said = np.argsort(due, kind="stable"), 0, [], []
+    for i in range(EVENTS + 1):
+        while arrived < EVENTS and due[order[arrived]] <= i:
+            j = order[arrived]
+            cal.update(travel(receipts[j]) if travel else receipts[j], int(OUTCOMES[j]))
+            arrived += 1
+        if i == EVENTS:
+            break
+        if between is not None and i % 50 == 49:
+            cal = between(cal)
+        receipts.append(cal.predict(float(SCORES[i]), groups=event(i)))
+        said.append(float(receipts[-1]))
+    return cal, np.array(said)
+
+
+def row_and_cells(cal: Calibrator) -> dict[str, Any]:
+    """The state without the generations."""
+    return {key: value for key, value in json.loads(cal.to_json()).items() if key in ("row", "groups", "events")}
+
+
+# ---- the same bits on every way --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", METHODS)
+def test_batch_and_single_events_have_the_same_bits(name: str, late: bool) -> None:
+    due = DUE if late else None
+    batch = fresh(METHODS[name])
+    forecasts = batch.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
+    single, said = one_by_one(fresh(METHODS[name]), due)
+    assert (forecasts == said).all()
+    assert batch.to_json() == single.to_json()
+    assert batch.params["groups"]["evicted"] > 0
+
+
+WAYS: dict[str, Any] = {
+    "object": None,
+    "json": lambda f: Forecast.from_json(f.to_json()),
+    "bytes": lambda f: Forecast.from_bytes(f.to_bytes()),
+    "pickle": lambda f: pickle.loads(pickle.dumps(f)),  # noqa: S301 - our own
+    "copy": copy.copy,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", METHODS)
+def test_receipts_that_travelled_teach_the_same(name: str, way: str) -> None:
+    expected = fresh(METHODS[name])
+    forecasts = expected.run(SCORES, OUTCOMES, groups=COLUMNS, due=DUE)
+    single, said = one_by_one(fresh(METHODS[name]), DUE, travel=WAYS[way])
+    assert (forecasts == said).all()
+    assert expected.to_json() == single.to_json()
+
+
+RESUMED: dict[str, Callable[[Calibrator], Calibrator]] = {
+    "json": lambda cal: Calibrator.from_json(cal.to_json()),
+    "pickle": lambda cal: pickle.loads(pickle.dumps(cal)),  # noqa: S301 - our own
+    "copy": copy.deepcopy,
+}
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("way", RESUMED)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_resumed_stream_has_the_same_bits(name: str, way: str, late: bool) -> None:
+    expected = fresh(METHODS[name], names=True)
+    forecasts = expected.run(SCORES, OUTCOMES, groups=COLUMNS, due=DUE if late else None)
+    resumed, said = one_by_one(fresh(METHODS[name], names=True), DUE if late else None, between=RESUMED[way])
+    assert (forecasts == said).all()
+    state, other = row_and_cells(expected), row_and_cells(resumed)
+    book, theirs = state["groups"].pop("book"), other["groups"].pop("book")
+    assert state == other and dict(book).keys() == dict(theirs).keys()
+
+
+def test_batches_may_be_cut_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, pieces, cut = fresh(), fresh(), fresh()
+    expected = whole.run(SCORES, OUTCOMES, groups=COLUMNS)
+    monkeypatch.setattr(loops, "PIECE", 7)
+    assert (pieces.run(SCORES, OUTCOMES, groups=COLUMNS) == expected).all()
+    parts = [slice(0, 1), slice(1, 130), slice(130, EVENTS)]
+    found = [cut.run(SCORES[part], OUTCOMES[part], groups=COLUMNS[part]) for part in parts]
+    assert (np.concatenate(found) == expected).all()
+    assert whole.to_json() == pieces.to_json() == cut.to_json()
+
+
+@pytest.mark.parametrize("mature", [1, 30, "5min", timedelta(minutes=5)])
+def test_outcomes_that_must_mature(mature: Any) -> None:
+    times = (
+        None if isinstance(mature, int) else pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(EVENTS), unit="min")
+    )
+    batch, single = fresh(), fresh()
+    forecasts = batch.run(SCORES, OUTCOMES, groups=COLUMNS, mature=mature, times=times)
+    single, said = one_by_one(single, schedule(EVENTS, None, mature, times, finish=False))
+    unlearnt = 2 if mature == 1 else 5
+    assert (forecasts[:unlearnt] == SCORES[:unlearnt]).all()  # the raw score, until an outcome is learnt
+    assert (forecasts[40:] == said[40:]).all()
+    assert batch.to_json() == single.to_json()
+
+
+def test_columns_of_every_kind_and_single_values_of_every_kind() -> None:
+    table = {"country": [f"c{v}" for v in COLUMNS[:, 0]], "device": COLUMNS[:, 1].tolist()}
+    expected = fresh().run(SCORES, OUTCOMES, groups=table)
+    kinds: list[Any] = [
+        pd.DataFrame(table),
+        pl.DataFrame(table),
+        pa.table(table),
+        np.array(list(zip(*table.values(), strict=True)), dtype=object),
+        list(zip(*table.values(), strict=True)),
+        pd.DataFrame(table).astype({"country": "category"}),
+    ]
+    for kind in kinds:
+        assert (fresh().run(SCORES, OUTCOMES, groups=kind) == expected).all()
+    for form in (dict, lambda pairs: tuple(dict(pairs).values()), lambda pairs: list(dict(pairs).values())):
+        cal = fresh()
+        for i in range(EVENTS):
+            forecast = cal.predict(
+                float(SCORES[i]), groups=form([("country", table["country"][i]), ("device", table["device"][i])])
+            )
+            assert float(forecast) == expected[i]
+            cal.update(forecast, int(OUTCOMES[i]))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_peek_and_predict_many_say_what_predict_says_and_change_nothing(name: str) -> None:
+    cal = fresh(METHODS[name])
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    before = cal.to_json()
+    many = cal.predict_many(SCORES[:50], groups=COLUMNS[:50])
+    peeked = [cal.peek(float(SCORES[i]), groups=event(i)) for i in range(50)]
+    assert cal.to_json() == before
+    if name == "auto":  # a guard draws for each event
+        assert many.tolist() == peeked
+    assert float(cal.predict(float(SCORES[0]), groups=event(0))) == many[0] == peeked[0]
+    assert isinstance(cal.predict_many(pd.Series(SCORES[:5]), groups=COLUMNS[:5]), pd.Series)
+
+
+def test_the_expert_of_a_forecast_is_the_grouped_one() -> None:
+    cal = fresh()
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    forecast = cal.predict(0.4, groups=event(0))
+    assert len(forecast.lanes) == 16 and forecast.expert == forecast.lanes[15] != forecast.lanes[EXPERT]
+    assert len(forecast.words) == 2
+
+
+# ---- golden numbers through the public interface ---------------------------------------------------------------------
+
+CASES = sorted({key.partition("/")[0] for key in golden.groups()})
+
+
+@pytest.mark.parametrize("way", ["batch", "one by one"])
+@pytest.mark.parametrize("name", CASES)
+def test_golden_numbers(name: str, way: str) -> None:
+    g = {key.partition("/")[2]: value for key, value in golden.groups().items() if key.partition("/")[0] == name}
+    names, n = names_of(g["words"].shape[1]), len(g["score"])
+    crossings = [(names[a], names[b]) for a, b in g["crossings"]]
+    cal = Calibrator(groups=Groups(names, crossings=crossings, cells=int(g["cells"]), seed=int(g["seed"])))
+    rows = [json.loads(values) for values in g["values"]]
+    due = np.asarray(g["due"]) if "due" in g else np.arange(1, n + 1)
+    due = np.where(due >= n, n + 1, due)
+    if way == "batch":
+        forecasts = cal.run(g["score"], g["outcome"], groups=rows, due=due)
+    else:
+        order, arrived, receipts = np.argsort(due, kind="stable"), 0, []
+        for i in range(n):
+            while arrived < n and due[order[arrived]] <= i:
+                cal.update(receipts[order[arrived]], int(g["outcome"][order[arrived]]))
+                arrived += 1
+            receipts.append(cal.predict(float(g["score"][i]), groups=rows[i]))
+        forecasts = np.array([float(receipt) for receipt in receipts])
+    near = {"rtol": 0.0, "atol": 1e-9}
+    np.testing.assert_allclose(forecasts, g["forecast"], **near)
+    params = cal.params["groups"]
+    np.testing.assert_allclose(list(params["weights"].values()), g["weights"], **near)
+    assert (params["opened"], params["evicted"]) == (g["opened"], g["evicted"])
+    table = cal.segments(least=1)
+    order = np.lexsort((table["word"], table["column"]))
+    assert (table["word"][order] == g["seg_word"]).all() and (table["events"][order] == g["seg_events"]).all()
+    np.testing.assert_allclose(table["log_e"][order], g["seg_log_e"], **near)
+
+
+# ---- exactly once ----------------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_is_learnt_once() -> None:
+    cal = fresh()
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    receipt = cal.predict(0.4, groups=event(0))
+    cal.update(receipt, 1)
+    after = cal.to_json()
+    for again in (receipt, Forecast.from_json(receipt.to_json()), Forecast.from_bytes(receipt.to_bytes())):
+        cal.update(again, 1)
+        with pytest.raises(OutcomeConflict):
+            cal.update(again, 0)
+    assert cal.to_json() == after
+    restored = Calibrator.from_json(after)
+    restored.update(Forecast.from_json(receipt.to_json()), 1)
+    assert restored.outcomes == cal.outcomes
+
+
+def test_receipts_of_other_groups_are_refused() -> None:
+    cal = fresh()
+    receipts = {
+        "none": Calibrator(AUTO, seed=3).predict(0.4),
+        "another name": Calibrator(AUTO, seed=3, groups=["country", "colour"]).predict(0.4, groups=("fr", "red")),
+        "no crossing": Calibrator(AUTO, seed=3, groups=groups(crossings=[])).predict(0.4, groups=("fr", "red")),
+    }
+    cal.predict(0.4, groups=("fr", "ios"))
+    before = cal.to_json()
+    for receipt in receipts.values():
+        with pytest.raises(UnknownForecast):
+            cal.update(receipt, 1)
+    plain = Calibrator(AUTO, seed=3)
+    plain.predict(0.4)
+    with pytest.raises(UnknownForecast):
+        plain.update(cal.predict(0.4, groups=("fr", "ios")), 1)
+    assert json.loads(cal.to_json())["row"] == json.loads(before)["row"]
+
+
+def damaged_receipts() -> dict[str, Callable[[dict[str, Any]], Any]]:
+    return {
+        "no words": lambda data: data.pop("words"),
+        "one word": lambda data: data["words"].pop(),
+        "three words": lambda data: data["words"].append("0123456789abcdef"),
+        "word 0": lambda data: data["words"].__setitem__(0, "0" * 16),
+        "short word": lambda data: data["words"].__setitem__(0, "abc"),
+        "upper case": lambda data: data["words"].__setitem__(0, "ABCDEF0123456789"),
+        "number": lambda data: data["words"].__setitem__(0, 17),
+        "text": lambda data: data.__setitem__("words", "0123456789abcdef"),
+        "seventeen": lambda data: data.__setitem__("words", ["0123456789abcdef"] * 17),
+        "lanes of AUTO": lambda data: data.__setitem__("lanes", data["lanes"][:13]),
+        "still": lambda data: data["lanes"].__setitem__(13, 1.5),
+        "grouped": lambda data: data["lanes"].__setitem__(15, 0.0),
+        "too many lanes": lambda data: data["lanes"].extend([0.5] * 5),
+    }
+
+
+@pytest.mark.parametrize("how", damaged_receipts())
+def test_damaged_receipts_are_refused(how: str) -> None:
+    cal = fresh()
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    receipt = cal.predict(0.4, groups=event(0))
+    before, data = cal.to_json(), json.loads(receipt.to_json())
+    damaged_receipts()[how](data)
+    with pytest.raises(InvalidInput, match="forecast"):
+        cal.update(Forecast.from_dict(data), 1)
+    assert cal.to_json() == before
+    cal.update(receipt, 1)
+
+
+def test_a_receipt_without_groups_may_have_no_words() -> None:
+    cal = Calibrator()
+    data = cal.predict(0.4).to_dict()
+    assert "words" not in data and "words" not in repr(Forecast.from_dict(data))
+    with pytest.raises(InvalidInput, match="no words of groups, got 1"):
+        cal.update(Forecast.from_dict({**data, "words": ["0123456789abcdef"]}), 1)
+
+
+def test_receipts_hold_hashes_and_no_values() -> None:
+    cal = Calibrator(groups=Groups(["country"], seed=77, names=True))
+    receipt = cal.predict(0.4, groups=("secretland",))
+    assert b"secretland" not in receipt.to_bytes() and "secretland" not in receipt.to_json() + repr(receipt)
+    assert len(receipt.to_bytes()) == 104 + 8 * 16 + 8
+    assert f"{77:016x}" not in receipt.to_json()
+    assert Forecast.from_bytes(receipt.to_bytes()) == receipt == Forecast.from_json(receipt.to_json())
+    with pytest.raises(InvalidInput, match="must have 240 bytes, got 232"):
+        Forecast.from_bytes(receipt.to_bytes()[:-8])
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def test_a_calibrator_without_groups_is_as_ever() -> None:
+    cal = Calibrator()
+    cal.run(SCORES, OUTCOMES)
+    assert "groups" not in cal.to_json() and "groups" not in cal.params and len(cal.row) == AUTO.width
+    assert len(cal.predict(0.4).to_bytes()) == 208
+
+
+def test_an_old_stream_can_be_given_groups() -> None:
+    old = Calibrator(AUTO, seed=3)
+    old.run(SCORES, OUTCOMES)
+    cal = Calibrator.from_json(old.to_json(), groups=groups())
+    assert (cal.events, cal.outcomes) == (EVENTS, EVENTS)
+    assert (cal.row[: AUTO.width] == old.row).all() and cal.params["groups"]["cells"] == 0
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    assert Calibrator.from_json(cal.to_json()).to_json() == cal.to_json()
+    for given in (groups(), ["colour"]):
+        with pytest.raises(InvalidInput, match="the snapshot has its own: country, device"):
+            Calibrator.from_json(cal.to_json(), groups=given)
+    with pytest.raises(InvalidInput, match="groups must have a method with the learner Lanes"):
+        Calibrator.from_json(Calibrator(TOPS).to_json(), groups=["country"])
+
+
+def resealed(text: str, change: Callable[[dict[str, Any]], Any]) -> str:
+    state = json.loads(text)
+    del state["checksum"]
+    change(state)
+    return json.dumps({**state, "checksum": checksum(state)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("groups"),
+        lambda state: state.__setitem__("groups", None),
+        lambda state: state["groups"].pop("slots"),
+        lambda state: state["groups"].__setitem__("seed", None),
+        lambda state: state["groups"].__setitem__("crossings", []),
+        lambda state: state["groups"]["slots"].pop(),
+        lambda state: state["row"].pop(),
+        lambda state: state["row"].__setitem__(AUTO.width + 1, 0.5),
+    ],
+)
+def test_a_damaged_snapshot_is_refused(change: Any) -> None:
+    cal = fresh()
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    with pytest.raises(SnapshotMismatch, match="snapshot must"):
+        Calibrator.from_json(resealed(cal.to_json(), change))
+
+
+# ---- interrupts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is remembered, so that the lines that let go are run too; and generations have no random number."""
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
+    monkeypatch.setattr(ledger, "_FIRST_ROOM", 1)
+    monkeypatch.setattr(ledger, "new_generation", lambda: "5eed5eed")
+
+
+def begun(kind: str = "as it is", watched: bool = False) -> tuple[Calibrator, list[Forecast]]:
+    """A calibrator on its way, with some receipts that wait."""
+    monitor = {"ours": Monitor(arl=100, warm=0), "still": Monitor(arl=100, warm=0)} if watched else None
+    cal = Calibrator(seed=3, groups=groups(cells=16), monitor=monitor)
+    cal.run(SCORES[:40], OUTCOMES[:40], groups=COLUMNS[:40])
+    receipts = [cal.predict(float(SCORES[i]), groups=event(i)) for i in range(40, 43)]
+    if kind == "restored":
+        cal = Calibrator.from_json(cal.to_json())
+    elif kind == "forked":
+        cal._forked()
+    elif kind == "travelled":
+        receipts = [Forecast.from_bytes(receipt.to_bytes()) for receipt in receipts]
+    return cal, receipts
+
+
+def test_a_single_event_is_one_step() -> None:
+    cal, receipts = begun()
+    by_name = {"country": event(40)[0], "device": event(40)[1]}
+    with Interrupts(0) as interrupts:
+        receipts.append(cal.predict(0.3, groups=event(40)))
+        receipts.append(cal.predict(0.3, groups=by_name))
+        for i in (4, 3, 0, 2, 1):
+            cal.update(receipts[i], 1)
+    assert not interrupts.fired and cal.outcomes == cal.events == 45
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("kind", ["travelled", "restored", "forked"])
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_update_has_happened_or_not(kind: str, watched: bool) -> None:
+    done, receipts = begun(kind, watched)
+    before = done.to_json()
+    done.update(receipts[0], 1)
+    after, seen = done.to_json(), set()
+    for cal, given in interrupted_everywhere(
+        lambda: begun(kind, watched), lambda thing: thing[0].update(thing[1][0], 1)
+    ):
+        state = cal.to_json()
+        assert state in (before, after)
+        seen.add(state)
+        cal.update(given[0], 1)
+        assert cal.to_json() == after
+    assert seen == {before, after}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("kind", ["as it is", "restored", "forked"])
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_forecast_was_made_or_not(kind: str, watched: bool) -> None:
+    done, _ = begun(kind, watched)
+    before = done.to_json()
+    done.predict(0.3, groups=("new", "value"))
+    after, seen = done.to_json(), {before}
+    for cal, _ in interrupted_everywhere(
+        lambda: begun(kind, watched), lambda thing: thing[0].predict(0.3, groups=("new", "value"))
+    ):
+        seen.add(cal.to_json())
+    assert seen <= {before, after}
+
+
+@pytest.mark.parametrize(  # every pair of them
+    ("late", "kind", "watched"),
+    [
+        (False, "as it is", False),
+        (True, "as it is", True),
+        (False, "restored", True),
+        (True, "restored", False),
+        (False, "forked", True),
+        (True, "forked", False),
+    ],
+)
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_run_has_happened_or_not(
+    late: bool, kind: str, watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "PIECE", 2)
+    due = np.arange(5) + 2 if late else None
+
+    def work(thing: tuple[Calibrator, list[Forecast]]) -> None:
+        thing[0].run(SCORES[50:55], OUTCOMES[50:55], groups=COLUMNS[50:55], due=due)
+
+    done, receipts = begun(kind, watched)
+    before, peeked = done.to_json(), done.peek(0.3, groups=event(50))
+    work((done, receipts))
+    after, seen = done.to_json(), set()
+    for at, (cal, receipts) in enumerate(interrupted_everywhere(lambda: begun(kind, watched), work)):
+        if at % 2 and cal.events == 43:  # a call that does not ask for the whole state sees no half of a batch either
+            assert cal.peek(0.3, groups=event(50)) == peeked
+        state = cal.to_json()
+        assert state in (before, after)
+        if state not in seen:
+            assert Calibrator.from_json(state).to_json() == state
+        seen.add(state)
+        if state == before:
+            work((cal, receipts))
+        assert cal.to_json() == after
+    assert seen == {before, after}
+
+
+def broken_off_twice(patch: pytest.MonkeyPatch, after: int = 2) -> None:
+    """After so many pieces a batch is broken off, and so is what would undo it."""
+    real, pieces = host_groups.run_batch_grouped, list[int]()
+
+    def breaks(*arguments: Any) -> None:
+        pieces.append(1)
+        real(*arguments)
+        if len(pieces) == after:
+            raise KeyboardInterrupt
+
+    def undo(_: Calibrator) -> None:
+        if pieces:
+            raise KeyboardInterrupt
+
+    patch.setattr(host_groups, "run_batch_grouped", breaks)
+    patch.setattr(Calibrator, "_undo_batch", undo)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_batch_that_is_interrupted_again_while_it_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first interrupt breaks the batch off, the second comes while that is cleaned up; then anything is called."""
+    monkeypatch.setattr(loops, "PIECE", 2)
+    batch = SCORES[50:55], OUTCOMES[50:55]
+    reference, receipts = begun()
+    before, peeked = reference.to_json(), reference.peek(0.3, groups=event(50))
+    many = reference.predict_many(SCORES[:9], groups=COLUMNS[:9])
+    segments = reference.segments(least=1)
+    reference.update(receipts[0], 1)
+    updated = reference.to_json()
+    calls = {
+        "to_json": lambda cal, _: cal.to_json() == before,
+        "peek": lambda cal, _: cal.peek(0.3, groups=event(50)) == peeked,
+        "predict": lambda cal, _: float(cal.predict(0.3, groups=event(50))) == peeked,
+        "predict_many": lambda cal, _: (cal.predict_many(SCORES[:9], groups=COLUMNS[:9]) == many).all(),
+        "segments": lambda cal, _: all((cal.segments(least=1)[name] == segments[name]).all() for name in segments),
+        "update": lambda cal, receipts: cal.update(receipts[0], 1) is None and cal.to_json() == updated,
+        "run": lambda cal, _: len(cal.run(*batch, groups=COLUMNS[50:55])) == 5,
+    }
+    final = begun()[0]
+    final.run(*batch, groups=COLUMNS[50:55])
+    for call in calls.values():
+        cal, receipts = begun()
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            broken_off_twice(patch)
+            cal.run(*batch, groups=COLUMNS[50:55])
+        assert call(cal, receipts)
+    assert cal.to_json() == final.to_json()
+
+
+@pytest.mark.parametrize("broken", ["batch", "taken"])
+@pytest.mark.usefixtures("small")
+def test_a_batch_and_what_follows_it_are_interrupted_again_and_again(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is broken off, or its end is; so is what cleans up; then so is an update, anywhere; then all go on."""
+    monkeypatch.setattr(loops, "PIECE", 2)
+    batch = SCORES[50:55], OUTCOMES[50:55]
+
+    def make() -> tuple[Calibrator, list[Forecast]]:
+        cal, receipts = begun()
+        travelled = Forecast.from_bytes(receipts[0].to_bytes())
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            broken_off_twice(patch, after=2 if broken == "batch" else 99)
+            cal.run(*batch, groups=COLUMNS[50:55])
+        return cal, [travelled, *receipts[1:]]
+
+    wanted = set()
+    for first in (True, False):
+        other, others = begun()
+        if broken == "taken":
+            other.run(*batch, groups=COLUMNS[50:55])
+        for i in (0, 1) if first else (1, 0):
+            other.update(others[i], 1 - i)
+        wanted.add(other.to_json())
+    for cal, given in interrupted_everywhere(make, lambda thing: thing[0].update(thing[1][0], 1)):
+        cal.update(given[1], 0)
+        cal.update(given[0], 1)
+        assert cal.to_json() in wanted
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    due = np.arange(EVENTS) + 3 if late else None
+    (whole, _), (cal, _) = begun(), begun()
+    whole.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
+    monkeypatch.setattr(loops, "PIECE", 50)
+    before, real, calls = cal.to_json(), host_groups.run_batch_grouped, []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_groups, "run_batch_grouped", counted)
+        with pytest.raises(KeyboardInterrupt):
+            cal.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
+    assert len(calls) == 3 and cal.to_json() == before
+    cal.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
+    assert cal.to_json() == whole.to_json()
+
+
+def test_a_handler_that_calls_the_calibrator_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    cal, _ = begun()
+    monkeypatch.setattr(loops, "PIECE", 50)
+    before, real = cal.to_json(), host_groups.run_batch_grouped
+
+    def nested(*arguments: Any) -> Any:
+        real(*arguments)
+        assert cal.events == 43  # this is harmless
+        cal.peek(0.3, groups=event(0))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_groups, "run_batch_grouped", nested)
+        with pytest.raises(RuntimeError, match="must not be interrupted by a call of the same calibrator"):
+            cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    assert cal.to_json() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child has the state before the batch, and issues receipts of its own generation."""
+    cal, receipts = begun()
+    monkeypatch.setattr(loops, "PIECE", 50)
+    expected = row_and_cells(cal)
+    real, results = host_groups.run_batch_grouped, list[int]()
+
+    def forks(*arguments: Any) -> Any:
+        real(*arguments)
+        if not results:
+            results.append(0)
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                receipt = cal.predict(0.3, groups=event(0))
+                state = row_and_cells(cal)
+                good = state["row"] == expected["row"] and state["groups"] == expected["groups"]
+                os._exit(0 if good and receipt.issuer != receipts[0].issuer else 1)
+            finally:
+                os._exit(2)
+        results.append(os.waitpid(child, 0)[1])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host_groups, "run_batch_grouped", forks)
+        cal.run(SCORES, OUTCOMES, groups=COLUMNS)
+    assert results == [0, 0]
+    reference = begun()[0]
+    reference.run(SCORES, OUTCOMES, groups=COLUMNS)
+    assert cal.to_json() == reference.to_json()
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["as it is", "watched"])
+def test_threads_may_share_a_calibrator(kind: str) -> None:
+    cal = Calibrator(
+        groups=Groups(["country", "device"], cells=16, names=True), monitor=Monitor() if kind == "watched" else None
+    )
+    workers, each, snapshots = 4, 100, list[str]()
+    start = threading.Barrier(workers + 1)
+
+    def serve(worker: int) -> None:
+        start.wait()
+        waiting: list[Forecast] = []
+        for i in range(each):
+            waiting.append(cal.predict(i % 10 / 10, groups=(f"c{(i * worker) % 37}", i % 5)))
+            if i % 3 == 0:
+                cal.update(waiting.pop(0), i % 2)
+                assert 0.0 <= cal.peek(0.3, groups={"country": None, "device": True}) <= 1.0
+        for forecast in waiting:
+            cal.update(Forecast.from_json(forecast.to_json()), 1)
+            cal.update(forecast, 1)
+
+    def watch() -> None:
+        start.wait()
+        for _ in range(15):
+            snapshots.append(cal.to_json())
+            cal.run(SCORES[:20], OUTCOMES[:20], groups=COLUMNS[:20])
+            cal.predict_many(SCORES[:20], groups=COLUMNS[:20])
+            cal.segments(least=1)
+            assert np.isfinite(cal.row).all() and cal.outcomes <= cal.events
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(workers + 1) as pool:
+            for done in [pool.submit(watch), *(pool.submit(serve, worker) for worker in range(workers))]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert cal.events == cal.outcomes == workers * each + 15 * 20
+    for text in (*snapshots, cal.to_json()):  # each of them of one moment: all slots are checked
+        Calibrator.from_json(text)
+
+
+# ---- readings --------------------------------------------------------------------------------------------------------
+
+
+def test_params_and_segments() -> None:
+    scores, outcomes, columns = world(3000, 2, 4, seed=2)
+    table = {"country": [f"c{v}" for v in columns[:, 0]], "device": columns[:, 1]}
+    cal = Calibrator(groups=Groups(["country", "device"], names=True))
+    cal.run(scores, outcomes, groups=table)
+    params = cal.params["groups"]
+    assert list(params["spread"]) == ["country", "device", "country x device"]
+    assert params["spread"]["country"] > params["spread"]["country x device"]
+    assert sum(params["weights"].values()) == pytest.approx(1.0)
+    segments = cal.segments(least=200)
+    assert (segments["events"] >= 200).all() and set(segments["attribute"]) <= set(params["spread"])
+    for i, (attribute, value) in enumerate(zip(segments["attribute"], segments["value"], strict=True)):
+        if attribute == "country":
+            own = np.array(table["country"]) == value
+            assert segments["events"][i] == own.sum() and segments["rate"][i] == outcomes[own].mean()
+            assert segments["mean_score"][i] == pytest.approx(scores[own].mean())
+    assert list(segments.to_frame().columns) == list(segments)
+    for bad in (0, 1.5, "many"):
+        with pytest.raises(InvalidInput, match="least must be"):
+            cal.segments(least=bad)  # type: ignore[arg-type]
+
+
+def test_a_score_that_is_right_on_average_and_wrong_in_each_country_is_corrected() -> None:
+    rng = np.random.default_rng(0)
+    country = rng.integers(0, 5, 6000)
+    truth = np.where(country == 3, 0.8, 0.3)
+    outcomes = rng.random(6000) < truth
+    cal = Calibrator(groups=["country"], monitor={"raw": Monitor(), "still": Monitor()})
+    p = cal.run(np.full(6000, 0.4), outcomes, groups={"country": country})
+    assert abs(p[3000:][country[3000:] == 3].mean() - 0.8) < 0.03
+    assert abs(p[3000:][country[3000:] == 1].mean() - 0.3) < 0.03
+    assert not cal.monitors["raw"].alarms and cal.monitors["still"].outcomes == 6000
+    table = cal.segments()
+    assert sorted((table["offset"] > 1.0).tolist()) == [False] * 4 + [True]
+    assert abs(table["rate"] - table["mean_forecast"]).max() < 0.03
+
+
+def test_many_values_of_an_id_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "calibeat")
+    for way in ("batch", "single"):
+        caplog.clear()
+        cal = Calibrator(groups=Groups(["user", "device"], cells=64))
+        if way == "batch":
+            for _ in range(2):
+                cal.run([0.5] * 200, [0, 1] * 100, groups={"user": np.arange(200), "device": [1] * 200})
+        else:
+            for i in range(400):
+                cal.update(cal.predict(0.5, groups=(i, 1)), i % 2)
+        assert len(caplog.records) == 1 and "it is probably an id, not a segment" in caplog.text
+
+
+def test_however_many_values_there_are_the_snapshot_stays_small() -> None:
+    cal = Calibrator(groups=Groups(["user"], cells=1024))
+    for first in range(0, 200_000, 50_000):
+        n = 50_000
+        cal.run(np.full(n, 0.5), np.arange(n) % 2, groups={"user": np.arange(first, first + n)})
+        assert len(cal.to_json()) < 1024 * 300 and cal.params["groups"]["cells"] <= 1024
+
+
+def test_bounds_of_groups() -> None:
+    scores, outcomes, columns = world(2000, 2, 6)
+    cal = Calibrator(groups=["a", "b"])
+    p = cal.run(scores, outcomes, groups=columns)
+    assert bounds.auto_late(cal) == pytest.approx(bounds.auto_loss(2000) + bounds.groups_loss(2000), abs=0.01)
+    safe = np.clip(scores, 0.01, 0.99)
+    loss = -np.log(np.where(outcomes == 1, p, 1 - p)).sum()
+    assert loss <= -np.log(np.where(outcomes == 1, safe, 1 - safe)).sum() + bounds.auto_late(cal)
+    late = Calibrator(groups=["a", "b"])
+    late.run(scores, outcomes, groups=columns, due=np.arange(2000) + 300)
+    assert bounds.groups_late(late) > bounds.groups_loss(1700)
+    for other in (Calibrator(), cal.row, None):
+        with pytest.raises(InvalidInput, match="needs a Calibrator with groups"):
+            bounds.groups_late(other)
+    for T in (0, -1, 1.5):
+        with pytest.raises(InvalidInput):
+            bounds.groups_loss(T)  # type: ignore[arg-type]
+
+
+def test_repr() -> None:
+    assert repr(fresh()) == "Calibrator(AUTO, groups=['country', 'device'], events=0, outcomes=0)"
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+BAD = {
+    "none": (None, "groups must be country, device, got none"),
+    "unknown": ({"country": 1, "device": 2, "tier": 3}, "got 'tier' too"),
+    "missing": ({"country": 1}, "got none for 'device'"),
+    "long": ((1, 2, 3), "got 3 values"),
+    "text": ("fr", "groups must be a dict or a sequence of country, device"),
+    "number": ((37.5, 1), "country must be a string, a whole number, a bool or None, got 37.5; cut numbers into bands"),
+    "list": (([1], 1), "country must be a string, a whole number, a bool or None, got list"),
+    "wide": ((2**63, 1), "must fit into 64 bits"),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_bad_groups_are_refused_with_a_sentence_and_change_nothing(how: str) -> None:
+    given, sentence = BAD[how]
+    cal = fresh()
+    before = cal.to_json()
+    with pytest.raises(InvalidInput, match=sentence):
+        cal.predict(0.4, groups=given)
+    with pytest.raises(InvalidInput, match=sentence):
+        cal.peek(0.4, groups=given)
+    assert cal.to_json() == before
+
+
+def test_bad_columns_are_refused_with_a_sentence_and_change_nothing() -> None:
+    cal = fresh()
+    before = cal.to_json()
+    for given, sentence in [
+        (None, "groups must be country, device, got none"),
+        ({"country": [1, 2]}, "got none for 'device'"),
+        ({"country": [1, 2], "device": [1, 2.5]}, "device must be .* got 2.5; .* - at row 1"),
+        ({"country": [1, 2], "device": [1]}, "device must have a value for each of the 2 scores, got 1"),
+        (np.zeros((2, 3)), "groups must be an array of shape"),
+        ([(1, 2), (1,)], "got 1 values - at row 1"),
+    ]:
+        for due in (None, [1, 2]):
+            with pytest.raises(InvalidInput, match=sentence):
+                cal.run([0.2, 0.3], [0, 1], groups=given, due=due)
+        with pytest.raises(InvalidInput, match=sentence):
+            cal.predict_many([0.2, 0.3], groups=given)
+    assert cal.to_json() == before
+
+
+def test_hosts_without_groups_refuse_them_with_a_sentence() -> None:
+    plain = Calibrator()
+    left_out = "groups must be left out, the calibrator has none"
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: plain.predict(0.4, groups=("fr",)), left_out),
+        (lambda: plain.peek(0.4, groups=("fr",)), left_out),
+        (lambda: plain.run([0.4], [1], groups=[("fr",)]), left_out),
+        (lambda: plain.predict_many([0.4], groups=[("fr",)]), left_out),
+        (plain.segments, "segments must be those of groups"),
+        (lambda: MultiCalibrator(3).predict([0.2, 0.3, 0.5], groups=("fr",)), left_out),
+        (lambda: MultiCalibrator(3).run([[0.2, 0.3, 0.5]], [1], groups=[("fr",)]), left_out),
+        (lambda: MultiCalibrator(3, groups=["country"]), "many classes have no groups"),
+        (
+            lambda: MultiBank(3, groups=["country"]),
+            "many classes have no groups - .* the key, if there is one, as an attrib",
+        ),
+        (lambda: Bank(groups=["country"]), r'pass the key as an attribute, Calibrator\(groups=\["key", ...\]\)'),
+        (lambda: bank()["a"].predict(0.4, groups=("fr",)), "a bank has no groups"),
+        (lambda: bank()["a"].run([0.4], [1], groups=[("fr",)]), "a bank has no groups"),
+        (lambda: Calibrator(TOPS, groups=["country"]), "groups must have a method with the learner Lanes"),
+        (lambda: Calibrator(groups=[]), "groups must have an attribute, got none"),
+        (lambda: Calibrator(groups="country"), "groups must be a list of names"),
+        (lambda: Calibrator(groups=[f"a{k}" for k in range(17)]), "at most 16 attributes, got 17"),
+        (
+            lambda: fresh().export(),
+            r"export needs a calibrator without groups: .* - use predict_many\(scores, groups=...\)",
+        ),
+        (lambda: MultiCalibrator.from_json(MultiCalibrator(3).to_json(), groups=["a"]), "many classes have none"),
+    ]
+    for call, sentence in calls:
+        with pytest.raises(InvalidInput, match=sentence):
+            call()
+
+
+def bank() -> Bank:
+    made = Bank()
+    made.run(["a"], [0.4], [1])
+    return made
+
+
+def test_interrupted_snapshots_and_segments_leave_the_calibrator_usable() -> None:
+    cal, _ = begun()
+    before = cal.to_json()
+    for call in (cal.to_json, lambda: cal.segments(least=1), lambda: cal.predict_many([0.3], groups=[event(0)])):
+        for at in count():
+            with Interrupts(at) as interrupts, suppress(KeyboardInterrupt):
+                call()
+            assert cal.to_json() == before
+            if not interrupts.fired:
+                break

@@ -1,0 +1,215 @@
+"""The port opens first: alive and not ready without the store; 503, not death, when PostgreSQL goes and comes."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import postgres
+import psycopg
+import pytest
+from served import Process, service_apart, service_here, wait_until
+from services import desk
+
+from calibeat import InvalidInput
+from calibeat.cli.main import main
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import check, replay_check
+from calibeat.service.store import open_store
+
+EVENT = {"stream": "s", "id": "a", "score": 0.5}
+
+
+@pytest.fixture
+def own_server() -> Iterator[postgres.Postgres]:
+    """A PostgreSQL that a test may stop."""
+    made = postgres.start()
+    yield made
+    made.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def starting(url: str, port: int, *more: str) -> Iterator[list[Process]]:
+    """A service whose line may take long to come."""
+    found: list[Process] = []
+    thread = threading.Thread(target=lambda: found.append(Process(url, *more, port=port)))
+    thread.start()
+    try:
+        yield found
+    finally:
+        thread.join(60)
+        for process in found:
+            process.end(9)
+
+
+def alive(http: httpx.Client) -> bool:
+    try:
+        return http.get("/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_alive_and_not_ready_until_the_database_is_there(own_server: postgres.Postgres) -> None:
+    url, port = own_server.database(), free_port()
+    open_store(url).close()
+    own_server.stop()
+    with starting(url, port, "--method", "ops", "--log-format", "json") as found:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
+            wait_until(lambda: alive(http), 60)
+            ready = http.get("/readyz")
+            assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
+            for answer in (
+                http.post("/v1/forecasts", json=EVENT),
+                http.put("/v1/outcomes", json={}),
+                http.get("/v1/streams"),
+                http.get("/metrics"),
+            ):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "starting")
+                assert answer.headers["retry-after"] == "1"
+            assert http.get("/openapi.json").status_code == http.get("/docs").status_code == 200
+            assert not found  # no line yet
+            own_server.start()
+            wait_until(lambda: http.get("/readyz").status_code == 200, 30)
+            assert http.post("/v1/forecasts", json=EVENT).status_code == 200
+            wait_until(lambda: found)
+        status, errors = found[0].end()
+    assert status == 0
+    for line in [json.loads(line) for line in errors.splitlines()]:  # none where the first attempt came late
+        assert abs(line["time"] - time.time()) < 600 and line["level"] == "warning"
+        assert line["message"].startswith("the store is away, the service waits for it: store must be a PostgreSQL")
+    said = json.loads(found[0].line)
+    assert said["message"].startswith("calibeat serves postgresql://") and said["time"] > 1e9
+
+
+def test_a_store_that_can_never_be_used_ends_the_service(own_server: postgres.Postgres) -> None:
+    url = own_server.database()
+    nowhere = re.sub(r"test_\w+", "no_such_database", url)
+    with pytest.raises(InvalidInput, match=r'that answers.*"no_such_database" does not exist'), service_here(nowhere):
+        pass
+    everywhere = service_here(url, host="0.0.0.0")  # noqa: S104
+    with pytest.raises(InvalidInput, match="host must be loopback as long as there is no token"), everywhere:
+        pass
+
+
+def test_postgres_goes_and_comes_and_the_service_stays(own_server: postgres.Postgres) -> None:
+    """Nothing that was answered is lost, nothing is doubled, and nobody is answered while it is away."""
+    url = own_server.database()
+    with service_apart(url, "--method", "tops") as service, httpx.Client(base_url=service.url, timeout=30) as http:
+        told: dict[str, float] = {}
+
+        def ask(first: int, count: int) -> list[int]:
+            statuses = []
+            for at in range(first, first + count):
+                answer = http.post("/v1/forecasts", json={"stream": f"s{at % 3}", "id": f"e{at}", "score": 0.3})
+                statuses.append(answer.status_code)
+                if answer.status_code == 200:
+                    told[f"e{at}"] = answer.json()["probability"]
+                    outcome = {"stream": f"s{at % 3}", "id": f"e{at}", "outcome": at % 2}
+                    assert http.post("/v1/outcomes", json=outcome).json() == {"status": "learnt"}
+            return statuses
+
+        assert set(ask(0, 30)) == {200}
+        own_server.stop()
+        own_server.start()
+        wait_until(lambda: http.get("/readyz").status_code == 200, 30)
+        assert set(ask(30, 5)) == {200}
+        own_server.kill()
+        refused = http.post("/v1/forecasts", json={"stream": "s0", "id": "e90", "score": 0.3})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+        assert refused.headers["retry-after"] == "1"
+        assert http.get("/healthz").status_code == 200 and http.get("/readyz").status_code == 503
+        reading = http.get("/v1/streams")
+        assert (reading.status_code, reading.json()["error"]["code"]) == (503, "unavailable")
+        metrics = http.get("/metrics")
+        assert metrics.status_code == 200 and "\ncalibeat_store_up 0\n" in metrics.text
+        assert 'calibeat_http_requests_total{route="/v1/forecasts",method="POST",status="503"} 1' in metrics.text
+        own_server.start()
+        wait_until(lambda: http.get("/readyz").status_code == 200, 30)
+        assert set(ask(90, 5)) == {200}
+        again = [http.post("/v1/forecasts", json={"stream": f"s{int(i[1:]) % 3}", "id": i, "score": 0.3}) for i in told]
+        assert [answer.json()["probability"] for answer in again] == list(told.values())
+        assert "\ncalibeat_store_up 1\n" in http.get("/metrics").text
+        status, errors = service.end()
+    assert status == 0
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z calibeat: WARNING: ", e) for e in errors.splitlines())
+    assert "the store is away, requests are refused until it answers" in errors and "the store answers again" in errors
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_session_that_ended_while_nobody_asked_is_not_noticed(server: postgres.Postgres) -> None:
+    """The group is done once more over a new session: also where the commit had happened."""
+    url, heard = server.database(), list[Any]()
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        engine = service.engine
+        engine._deliver = heard.extend
+        _end_session(url, engine)
+        engine._do([(0, [ForecastEvent("paris", "e2", 0.5)])])
+        commit = engine.store.commit
+
+        def commits_and_is_gone() -> None:
+            commit()
+            _end_session(url, engine)
+            engine.store.connection.all("SELECT 1")
+
+        engine.store.commit = commits_and_is_gone  # type: ignore[method-assign]
+        engine._do([(1, [OutcomeEvent("paris", "e1", 1)])])
+        assert [ticket for ticket, _ in heard] == [0, 1] and heard[1][1] == ["repeated"]
+        assert not engine.is_away
+    assert replay_check(url).is_same and check(url) == []
+
+
+def _end_session(url: str, engine: Any) -> None:
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute("SELECT pg_terminate_backend(%s)", (engine.store.connection.database.info.backend_pid,))
+
+
+def test_a_store_whose_method_was_changed_meanwhile_ends_the_service(server: postgres.Postgres) -> None:
+    url, said = server.database(), list[str]()
+    with desk(url, method="ops") as service:
+        service.ask(("paris", "e1", 0.5))
+        service.engine.on_failure = said.append
+        service.engine._leave(OSError("gone"))
+        assert main(["store", "replay", "--method", "tops", "--store", url]) == 0
+        service.engine._return()
+        assert said == ["the store must keep its method, ops, got tops"] and service.engine.is_away
+
+
+def test_two_services_write_to_the_same_streams_at_the_same_time(server: postgres.Postgres) -> None:
+    """Right by the versions of the rows; and each has counters of its own."""
+    url, streams, each = server.database(), 3, 60
+    with ExitStack() as stack:
+        services = [stack.enter_context(service_apart(url, "--method", "tops")) for _ in range(2)]
+        statuses: list[str] = []
+
+        def write(service: Process, number: int) -> None:
+            with httpx.Client(base_url=service.url, timeout=60) as http:
+                for at in range(each):
+                    event = {"stream": f"s{at % streams}", "id": f"{number}-{at}"}
+                    answer = http.post("/v1/forecasts", json=event | {"score": at / each})
+                    told = http.post("/v1/outcomes", json=event | {"outcome": at % 2})
+                    statuses.append(f"{answer.status_code} {told.json().get('status')}")
+
+        writers = [threading.Thread(target=write, args=(services[at % 2], at)) for at in range(4)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert statuses == ["200 learnt"] * (4 * each)
+        texts = [httpx.get(f"{service.url}/metrics").text for service in services]
+        for text in texts:  # counters are of the process, gauges of the store
+            assert f"\ncalibeat_forecasts_total {2 * each}\n" in text
+            assert f"\ncalibeat_streams {streams}\n" in text
+    assert replay_check(url).is_same and check(url) == []
