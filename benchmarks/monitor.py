@@ -74,7 +74,7 @@ def peek(P: Floats, Y: Floats, warm: int) -> tuple[Floats, Floats]:
 
 def by_monitor(arl: float, p: Floats, y: Floats) -> list[int]:
     """The monitor at its defaults but for arl."""
-    return [alarm.at for alarm in Monitor(arl=arl).run(p, y)]
+    return [int(alarm.at) for alarm in Monitor(arl=arl).run(p, y)]
 
 
 def by_river(detector: str, p: Floats, y: Floats) -> list[int]:
