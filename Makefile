@@ -8,8 +8,10 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # On all cores. Tests that share something expensive, such as a browser, are one group and stay in one process. A process
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
+# Python keeps what it has compiled: the tests start hundreds of processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv build demo test test-all test-quick sanitize chromium postgres java lint docs reproduce bench release test-lowest format clean
+.PHONY: help venv build demo test test-all coverage test-quick sanitize chromium postgres java deploy-tools lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,13 +40,15 @@ demo: .venv/demo .venv/core ## a year of flights: a table, and a picture and a r
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 
-test: .venv/dev .venv/core chromium postgres java ## the suite, in about six minutes on two cores
+test: .venv/dev .venv/core chromium postgres java deploy-tools ## the suite, in about six minutes on two cores
 	$(PYTEST) -q -m 'not exhaustive'
 
-test-all: .venv/dev .venv/core chromium postgres java ## the suite, all its cases and the paper's, with coverage; then under sanitizers
+test-all: coverage sanitize ## the suite, all its cases and the paper's, with coverage; then under sanitizers
+
+coverage: .venv/dev .venv/core chromium postgres java deploy-tools
 	@rm -f .coverage
-	$(PYTEST) --cov --cov-report=
-	$(MAKE) --no-print-directory sanitize
+	$(PYTEST) --cov --cov-report= --cov-fail-under=0
+	$(BIN)/python -m coverage report $$($(BIN)/python tests/components.py)
 
 # The kernels once more in a build that stops at the first read or write outside of an array, and at undefined arithmetic.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
@@ -52,8 +56,9 @@ sanitize: .venv/dev .venv/core ## the tests of the core on kernels compiled with
 	@rm -rf out/sanitize && mkdir -p out/sanitize && cp -r src out/sanitize/src && rm -f out/sanitize/src/calibeat/_compiled.*.so
 	CALIBEAT_CFLAGS='$(SANITIZE) -O1' CALIBEAT_LDFLAGS='$(SANITIZE)' $(BIN)/python setup.py --quiet build_ext --build-lib out/sanitize/src
 	PYTHONPATH=out/sanitize/src LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -p no:cacheprovider $(SANITIZED)
-SANITIZED := tests/core/test_compiled.py tests/core/test_golden.py tests/hosts/test_calibrator.py tests/hosts/test_keys.py tests/hosts/test_bank_fold.py
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -p no:cacheprovider -k 'not interrupt' $(SANITIZED)
+SANITIZED := tests/core/test_compiled.py tests/core/test_golden.py tests/core/test_groups.py tests/hosts/test_calibrator.py \
+	tests/hosts/test_calibrator_groups.py tests/hosts/test_keys.py tests/hosts/test_bank_fold.py
 
 test-quick: .venv/dev .venv/core ## for daily work: the suite without its slow tests and browsers
 	$(PYTEST) -q -m 'not slow and not exhaustive'
@@ -76,6 +81,16 @@ postgres: ## the database of the tests
 
 java: ## the Java runtime of Spark
 	@which java >/dev/null || { $(DEBIAN) openjdk-17-jre-headless; } || echo "no Java: the tests of Spark will skip"
+
+# The programs that read the files of deploy/. Of nginx and Prometheus one program each is unpacked: the packages would start a
+# server, and bring 90 MB.
+unpack = which $(notdir $(2)) >/dev/null || { place=$$(mktemp -d) && cd $$place && $(SUDO) apt-get update -qq && \
+	apt-get -o APT::Sandbox::User=root download -qq $(1) && dpkg-deb --fsys-tarfile $(1)_*.deb | tar -xO ./$(2) > program && \
+	$(SUDO) install program /usr/local/bin/$(notdir $(2)) && rm -rf $$place; } || echo "no $(notdir $(2)): its tests will skip"
+deploy-tools: ## the checkers of deploy/: nginx, promtool, systemd-analyze
+	@$(call unpack,nginx,usr/sbin/nginx)
+	@$(call unpack,prometheus,usr/bin/promtool)
+	@which systemd-analyze >/dev/null || { $(DEBIAN) systemd; } || echo "no systemd-analyze: its tests will skip"
 
 lint: .venv/dev ## ruff, mypy, and who may import whom
 	$(BIN)/ruff check

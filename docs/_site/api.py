@@ -13,12 +13,13 @@ from calibeat.errors import CalibeatError
 from .pages import table, toctree, write
 
 FOLDER = "reference/api"
-HOSTS = ("Calibrator", "Forecast", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank", "Monitor")
+HOSTS = ("Calibrator", "Groups", "Forecast", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
+WATCHERS = ("Monitor", "Notice", "Silence", "Shift")
 FEATURES = ("Platt", "Beta", "Temperature", "Histogram")
 LEARNERS = ("ONS", "OGD", "AIOLI", "Lanes", "Fixed", "FTL")
 CALIBEATERS = ("Tracking", "Hedging", "Spline")
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Hosts": HOSTS,
+    "Hosts": (*HOSTS, *WATCHERS),
     "Methods and their parts": ("Method", *FEATURES, *LEARNERS, *CALIBEATERS, "Guard"),
     "Functions": ("backtest", "BacktestResult"),
     "Modules of numbers": ("metrics", "bounds", "late"),
