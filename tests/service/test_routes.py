@@ -271,6 +271,13 @@ def test_unknown_paths_and_methods_have_the_shape_of_errors(http: httpx.Client) 
     refused(http.put("/v1/forecasts", json=GOOD), 405, "method_not_allowed")
 
 
+def test_what_is_done_to_streams_must_be_json_and_have_a_known_address(http: httpx.Client) -> None:
+    packed, wanted = {"content-encoding": "gzip"}, ("unsupported_media_type", "content-encoding")
+    for method, path in (("POST", "/v1/streams/paris/freeze"), ("PUT", "/v1/streams/paris")):
+        refused(http.request(method, path, content=b"{}", headers=packed), 415, *wanted)
+    refused(http.put("/v1/streams/paris/more", json={"classes": 3}), 404, "not_found")
+
+
 def test_without_tokens_only_names_of_this_machine_are_served(http: httpx.Client, url: str) -> None:
     for path, method in (("/v1/streams", "GET"), ("/v1/forecasts", "POST")):
         answer = http.request(method, path, json=GOOD, headers={"host": "evil.example"})

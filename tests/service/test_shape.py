@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal, StreamSettings
 from calibeat.service.maintenance import check, info, prune, rebuild, replay_check
 from calibeat.service.shape import Shape
-from calibeat.service.store import open_connection
+from calibeat.service.store import open_connection, owned
 from calibeat.service.store.types import stored_cells
 from calibeat.service.transfer import EventColumns, Stage, export, export_bank, import_events
 
@@ -281,6 +282,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "a1 must be a string, a whole number, a bool or None, got 37.5; cut numbers into bands first",
     ),
     ("new", {"scores": [1.0]}, "classes must be from 2 to 1000, got 1"),
+    ("new", {"scores": {"a\n": 0.5, "b": 0.5}}, "class must"),
+    ("two", {"score": 0.5, "scores": [0.5, 0.5]}, "event must have either score or scores, got both"),
+    ("two", {"score": 0.5, "groups": {"a": 1}}, "groups must be left out, as the stream has none, got some"),
     ("new", {"scores": [0.5, 0.5], "groups": {"a": 1}}, "groups must come with score, got scores or classes"),
     ("new", {"score": 0.5, "groups": {}}, "groups must have an attribute, got none"),
     (
@@ -366,11 +370,27 @@ def test_a_stream_can_be_said_before_its_first_event(url: str) -> None:
         for bad in (
             StreamSettings("n"),
             StreamSettings("n", classes=3, names=True),
+            StreamSettings("n", classes=1),
+            StreamSettings("n", classes=["a\n", "b"]),
             StreamSettings("n", groups=["a", "a"]),
         ):
             (refused,) = service.group([bad])
             assert (refused.code, refused.status) == ("invalid", 400)
     assert check(url) == [] and replay_check(url).is_same and info(url)["streams"] == 2
+
+
+def test_cells_that_were_changed_in_the_store_are_noticed(url: str) -> None:
+    with desk(url, method="auto") as service:
+        for at in range(20):
+            service._only([ForecastEvent("s", f"e{at}", 0.4, groups={"a": at % 3})])
+            service.tell(("s", f"e{at}", at % 2))
+    assert replay_check(url).is_same
+    with owned(url) as connection:
+        (slot, held), *_ = connection.all("SELECT slot, held FROM cell WHERE is_base = 0 ORDER BY slot")
+        changed = bytes(held)[:-8] + struct.pack("<d", 0.25)
+        connection.run("UPDATE cell SET held = ? WHERE is_base = 0 AND slot = ?", (changed, slot))
+    (difference,) = replay_check(url).differences
+    assert "the cells of its groups differ" in difference
 
 
 def test_names_are_sorted_by_the_first_event() -> None:

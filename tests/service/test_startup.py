@@ -148,6 +148,35 @@ def test_postgres_goes_and_comes_and_the_service_stays(own_server: postgres.Post
     assert replay_check(url).is_same and check(url) == []
 
 
+def test_a_service_on_a_thread_waits_for_its_database_and_outlives_it(
+    own_server: postgres.Postgres, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, port, seen = own_server.database(), free_port(), list[tuple[int, str]]()
+    open_store(url).close()
+    own_server.stop()
+
+    def look_and_start() -> None:
+        wait_until(lambda: "the store is away, the service waits for it" in caplog.text, 30)
+        for path in ("/readyz", "/v1/streams"):
+            answer = httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20)
+            seen.append((answer.status_code, answer.json()["error"]["code"]))
+        own_server.start()
+
+    starter = threading.Thread(target=look_and_start)
+    starter.start()
+    with service_here(url, port=port) as where, httpx.Client(base_url=where, timeout=30) as http:
+        starter.join(60)
+        assert seen == [(503, "not_ready"), (503, "starting")]
+        assert http.get("/v1/streams").status_code == 200
+        own_server.kill()
+        for _ in range(2):  # over the connection that was there, and over a new one
+            away = http.get("/v1/streams")
+            assert (away.status_code, away.json()["error"]["code"]) == (503, "unavailable")
+        assert "\ncalibeat_store_up 0\n" in http.get("/metrics").text
+        own_server.start()
+        wait_until(lambda: http.get("/v1/streams").status_code == 200, 30)
+
+
 def test_a_session_that_ended_while_nobody_asked_is_not_noticed(server: postgres.Postgres) -> None:
     """The group is done once more over a new session: also where the commit had happened."""
     url, heard = server.database(), list[Any]()

@@ -17,6 +17,7 @@ from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
 from calibeat.service.store import is_store, sqlite_path
 from calibeat.service.store.queries import Token
+from calibeat.service import tokens
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
@@ -263,6 +264,18 @@ def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:
     wait_until(lambda: len(looks) > 4)
     refresher.stop()
     assert book.scopes == {"write"} and book.find_token(token.encode()) is not None
+
+
+def test_uses_are_written_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "USED_SECONDS", 0.0)
+    book, token, written = TokenBook(open_without_tokens=False), new_token(), list[dict[str, float]]()
+    refresher = Refresher(book, lambda: [token_row(token)], written.append, seconds=0.01)
+    refresher.start()
+    holder = book.find_token(token.encode())
+    assert holder is not None and not holder.is_too_soon()
+    wait_until(lambda: written)
+    refresher.stop()
+    assert [each.keys() for each in written] == [{"a token"}]  # not again, as it was not used again
 
 
 def test_a_token_ends_at_its_time_and_counts_its_requests() -> None:
