@@ -86,6 +86,26 @@ def test_a_stream_that_another_is_about_to_make_is_waited_for_no_longer(
     assert info(url)["forecasts"] == 2
 
 
+def test_a_stream_that_another_has_made_meanwhile_is_read_again(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as one, desk(url) as two:
+        store: Any = two.engine.store
+        create, tries = store.create, list[int]()
+
+        def late(names: Any) -> Any:
+            tries.append(1)
+            if len(tries) == 1:
+                one.ask(("paris", "e1", 0.5))
+            return create(names)
+
+        store.create = late
+        with pytest.raises(Overtaken, match="streams must be new, got 1 that others have made meanwhile"):
+            two.engine.process([(0, [ForecastEvent("paris", "e2", 0.5)])])
+        two.engine.forget()
+        assert two.ask(("paris", "e2", 0.5)) and tries == [1]
+    assert info(url)["forecasts"] == 2 and info(url)["streams"] == 1
+
+
 @pytest.mark.parametrize("place", ["after its locks", "between two statements"])
 def test_a_session_that_hangs_in_a_group_is_ended(
     server: Postgres, monkeypatch: pytest.MonkeyPatch, place: str

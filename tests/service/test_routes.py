@@ -11,6 +11,9 @@ import httpx
 import pytest
 from served import request, service_here, talk
 
+from calibeat.service.events import Refusal
+from calibeat.service.wire import read_outcomes
+
 ERROR_FIELDS = {"code", "message", "at"}
 
 
@@ -269,6 +272,13 @@ def test_unknown_paths_and_methods_have_the_shape_of_errors(http: httpx.Client) 
     assert answer.headers["allow"] == "POST"
     refused(http.delete("/v1/streams"), 405, "method_not_allowed")
     refused(http.put("/v1/forecasts", json=GOOD), 405, "method_not_allowed")
+
+
+def test_too_many_outcomes_are_too_many_though_one_of_them_is_bad() -> None:
+    events = b'{"stream": "s", "id": "a", "outcome": 1}, {"stream": "s", "id": "b", "outcome": 5}'
+    with pytest.raises(Refusal, match="events must be 1 at most, got 2") as caught:
+        read_outcomes(b'{"events": [' + events + b"]}", 1)
+    assert caught.value.status == 413
 
 
 def test_what_is_done_to_streams_must_be_json_and_have_a_known_address(http: httpx.Client) -> None:

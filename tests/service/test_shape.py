@@ -523,6 +523,8 @@ def test_groups_over_http(served: str) -> None:
     assert view.status_code == 200 and view.json()["map"] is None
     assert httpx.get(f"{served}/v1/streams/pets/segments").status_code == 404
     assert httpx.get(f"{served}/v1/streams/nobody/segments").status_code == 404
+    assert httpx.put(f"{served}/v1/streams/later", json={"groups": ["a"]}).status_code == 200
+    assert httpx.get(f"{served}/v1/streams/later/segments").json() == {"segments": []}  # no event yet
     assert httpx.put(f"{served}/v1/streams/world", json={"groups": ["country"]}).status_code == 409
     for bad in ({"groups": "country"}, {"classes": 1}, {"more": 1}, {"stream": "x", "classes": 3}, []):
         assert httpx.put(f"{served}/v1/streams/new", json=bad).status_code == 400

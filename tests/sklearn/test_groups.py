@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from calibeat import Calibrator, Groups
+from calibeat import Calibrator, Groups, InvalidInput
 from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
 from calibeat.sklearn.estimators import sigmoid
 
@@ -169,3 +169,10 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             work()
     assert fitted.calibrator_.outcomes == 90
+
+
+def test_groups_of_another_kind_are_refused() -> None:
+    X, y, frame = segmented(200)
+    model = OnlineCalibratedClassifier(LogisticRegression(), groups=GROUPS).fit(X, y, groups=frame)
+    with pytest.raises(InvalidInput, match="groups must be a data frame or columns by name, got str"):
+        model.forecast(X[:2], groups="ab")
