@@ -19,8 +19,9 @@ from calibeat.hosts.bank import Bank
 
 from .bucket import BAD, COLUMNS, LATE, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
 from .columns import TIMESTAMPS, check_column, check_one_kind, duration, first_wrong, in_tables, quoted
+from .folder import state_to_resume
 from .session import check_frame, check_libraries
-from .state import as_state, described, state_to_resume
+from .state import as_state, described
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
