@@ -39,6 +39,7 @@ def frame(*operations: Operation, reason: str | None = None) -> Any:
 
 def test_rows_are_packed_by_bucket() -> None:
     table = batch(*((f"k{i}", str(i), i, 0.5, nan) for i in range(1000)))
+    table = table.append_column("reason", pa.nulls(1000, pa.string()))
     for size in (1000, 77):
         rows = pa.Table.from_batches(list(Pack(8)(iter(table.to_batches(max_chunksize=size)))))
         assert rows["bucket"].to_pylist() == list(range(8)) and rows.schema.field("bucket").type == pa.int32()

@@ -13,7 +13,7 @@ import numpy as np
 
 from calibeat._util.extras import LazyModule
 from calibeat._util.times import check_age
-from calibeat._util.types import Vector
+from calibeat._util.types import Flags, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core.vector import TOLERANCE
 from calibeat.errors import InvalidInput
@@ -98,9 +98,9 @@ class Many:
     def label_at(self, position: Any) -> Any:
         """The inverse."""
         if self.numbered:
-            return position.cast("bigint")
+            return F.when(position >= 0.0, position.cast("bigint"))
         labels = F.array(*(F.lit(known if self.named else float(known)) for known in self.labels))
-        return F.when(position.isNotNull(), F.element_at(labels, (position + 1).cast("int")))
+        return F.when(position >= 0.0, F.element_at(labels, (position + 1).cast("int")))
 
     def _is_known(self, label: Any) -> Any:
         if self.numbered:
@@ -213,11 +213,13 @@ def matrix_of_lists(column: Any, width: int) -> Vector:
     return np.require(values.reshape(len(array), width), np.float64, ["C", "A", "W"])
 
 
-def lists_of(matrix: Vector) -> Any:
-    """The rows of a matrix as a column of lists."""
+def lists_of(matrix: Vector, there: Flags | None = None) -> Any:
+    """The rows of a matrix as a column of lists; with `there`, nothing where it is False."""
     count, width = matrix.shape
     offsets = np.arange(0, count * width + 1, width, dtype=np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.ascontiguousarray(matrix).reshape(-1)))
+    values = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    mask = None if there is None else pa.array(~there)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=mask)
 
 
 def in_tables(batches: Iterator[Any], size: int, cut: Callable[[Any], int] = len) -> Iterator[Any]:
@@ -294,7 +296,7 @@ def _reason(roles: Roles) -> Any:
     score, y = F.col(SCORE), F.col(OUTCOME)
     checks = [(F.col(quoted(roles.key)).isNull(), roles.key, "key must be there")]
     checks += [(F.col(quoted(name)).isNull(), name, "order must be there") for name in roles.order]
-    scores, label = _values(score, y, roles.many)
+    scores, label = wrong_values(score, y, roles.many)
     checks += [(wrong, roles.score, rule) for wrong, rule in scores]
     checks.append((label[0], roles.outcome, f"{label[1]}, or null where it is not known"))
     if roles.time is not None:
@@ -309,7 +311,7 @@ def _reason(roles: Roles) -> Any:
     return first_wrong(checks)
 
 
-def _values(score: Any, outcome: Any, many: Many | None) -> tuple[list[tuple[Any, str]], tuple[Any, str]]:
+def wrong_values(score: Any, outcome: Any, many: Many | None) -> tuple[list[tuple[Any, str]], tuple[Any, str]]:
     """What may be wrong with a score, and with an outcome that is there: whether it is, and the rule."""
     if many is not None:
         return many.wrong_scores(score), many.wrong_label(outcome)
