@@ -135,10 +135,7 @@ def test_bad_rows_and_columns_of_many_classes(spark: Any) -> None:
         (3, "score must be a finite number, got [0.2, NaN, 0.8]"),
         (4, "score must be 0 or more, got [-0.2, 0.4, 0.8]"),
         (5, "scores of an event must sum to 1 within 1e-06, got [20.0, 30.0, 50.0]"),
-        (
-            6,
-            "label must be one of the 3 classes 'cat', 'dog', 'bird', or null where it is not known, got dgo",
-        ),
+        (6, "label must be one of the 3 classes 'cat', 'dog', 'bird', or null where it is not known, got dgo"),
         (7, "scores must be 3 numbers, one for each class, got nothing"),
     ]
     kept = calibrate(frame, **COLUMNS, classes=classes, bad="skip").forecasts.orderBy("number").collect()

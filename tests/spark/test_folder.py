@@ -1,4 +1,4 @@
-"""Runs on disk: `forecasts/` and `state/`, read again; what a killed job leaves is refused; one sentence per mistake."""
+"""Runs on disk: `forecasts/` and `state/`, read again; what a killed job leaves is refused, in one sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat import Bank, InvalidInput, SnapshotMismatch, spark as on_spark
+from calibeat import Bank, InvalidInput, SnapshotMismatch
+from calibeat import spark as on_spark
 from calibeat.spark.folder import our_sentence
 
 pa = pytest.importorskip("pyarrow")
@@ -59,16 +60,16 @@ def test_what_a_killed_job_leaves_is_no_run(spark: Any, tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "whole", tmp_path / name)
         for folder in gone:
             shutil.rmtree(tmp_path / name / folder)
-        with pytest.raises(SnapshotMismatch, match="must hold a finished run.*got one whose job did not finish - at"):
+        with pytest.raises(SnapshotMismatch, match=r"must hold a finished run.*got one whose job did not finish - at"):
             on_spark.open(tmp_path / name)
-    with pytest.raises(SnapshotMismatch, match="must hold a finished run.*got nothing - at"):
+    with pytest.raises(SnapshotMismatch, match=r"must hold a finished run.*got nothing - at"):
         on_spark.calibrate(frame, **COLUMNS, state=tmp_path / "none")
     lost = next(file for file in (tmp_path / "whole" / "state").glob("*.parquet") if len(rows_of(file)) > 0)
     count = len(rows_of(lost))
     lost.unlink()
     with pytest.raises(SnapshotMismatch, match=f"state must hold 7 keys, as it did, got {7 - count} - at"):
         on_spark.open(tmp_path / "whole")
-    with pytest.raises(InvalidInput, match="path must be new, got one that exists - at .*: remove it or name another"):
+    with pytest.raises(InvalidInput, match=r"path must be new, got one that exists - at .*: remove it or name another"):
         on_spark.calibrate(frame, **COLUMNS, path=tmp_path / "whole")
 
 
@@ -95,9 +96,9 @@ def test_a_mistake_in_the_rows_is_one_sentence_on_the_driver(spark: Any, tmp_pat
 
 
 def test_only_our_own_errors_become_a_sentence() -> None:
-    with pytest.raises(InvalidInput, match="^score must be there$"), our_sentence():
+    with pytest.raises(InvalidInput, match=r"^score must be there$"), our_sentence():
         raise RuntimeError("File x.py\ncalibeat.errors.InvalidInput: score must be there\n\nat java.lang")
     with pytest.raises(RuntimeError, match="disk full"), our_sentence():
         raise RuntimeError("disk full")
-    with pytest.raises(InvalidInput, match="^as it is$"), our_sentence():
+    with pytest.raises(InvalidInput, match=r"^as it is$"), our_sentence():
         raise InvalidInput("as it is")
