@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
@@ -25,7 +25,9 @@ from calibeat._util.times import NEVER, OK, Moments, is_missing
 from calibeat._util.types import Flags, Ints
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
+from calibeat.backtest.read.attributes import GroupsOfLog
 from calibeat.backtest.read.files import PARQUET, Columns, LogFile, read_log, require_arrow, sentences
+from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
 from calibeat.core.method import name_of as name_of_method
@@ -486,13 +488,19 @@ class ExportedFile:
                     yield part.filter(pa.array(~is_wide)).select(columns), rows[~is_wide]
 
 
+def are_places(names: Iterable[str]) -> bool:
+    """Whether classes have the numbers of their columns as names: HTTP takes their scores as a list."""
+    found = list(names)
+    return found == [str(column) for column in range(len(found))]
+
+
 def wide_fields(event: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What the forecast and the outcome of an exported event had, as HTTP takes them; None without an outcome."""
     if event["groups"] is not None:
         given = {"score": event["score"], "groups": json.loads(event["groups"])}
         return given, None if event["outcome"] is None else {"outcome": event["outcome"]}
     scores, label = dict(event["scores"] or ()), event["label"]
-    if list(scores) == [str(column) for column in range(len(scores))]:  # by their places
+    if are_places(scores):
         return {"scores": list(scores.values())}, None if label is None else {"label": int(label)}
     return {"scores": scores}, None if label is None else {"label": label}
 
@@ -510,6 +518,9 @@ class Operation(NamedTuple):
 
 class Stage:
     """All rows of a log, on the disk. Closing it deletes them, and so does the end of the process."""
+
+    _classes: ClassesOfLog | None = None  # of a log that others have written
+    _groups: GroupsOfLog | None = None
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -538,9 +549,12 @@ class Stage:
     def read(self, files: list[LogFile], columns: EventColumns, options: Options, step: Step = no_progress) -> None:
         """Read and check all rows; the first that is wrong is named, unless such rows are to be skipped."""
         require_arrow()
-        self.files = [file.name for file in files]
-        reader = EventReader(options, trace=True, prefix=columns.prefix)
-        wide = {number: ExportedFile(file) for number, file in enumerate(files) if is_exported(file)}
+        self.files, self._classes, self._groups = [file.name for file in files], columns.classes, columns.groups
+        reader = EventReader(options, trace=True, prefix=columns.prefix, classes=self._classes, groups=self._groups)
+        if self._groups is not None:
+            self._groups.keep_all_names()
+        named = self._classes is not None or self._groups is not None
+        wide = {number: ExportedFile(file) for number, file in enumerate(files) if not named and is_exported(file)}
         plain: list[Any] = [wide.get(number, file) for number, file in enumerate(files)]
         with _room():
             for piece in reader.pieces(read_log(plain, columns, options, reader, step)):
@@ -552,9 +566,11 @@ class Stage:
             self.events, self.outcomes = self._run("SELECT count(*), count(outcome) FROM line").fetchone()
         if not any(file.wide for file in wide.values()):
             reader.check_end()
-        self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.chosen.items()}
+        self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.shown.items()}
         self.timed, self.skipped = "time" in columns.chosen, reader.skipped
         self.notes = columns.all_notes + reader.clock.notes + reader.outcomes.how_read + self._own_notes(reader)
+        self.notes += [self._classes.note] if self._classes is not None else []
+        self.notes += self._groups.notes if self._groups is not None else []
 
     def _own_notes(self, reader: EventReader) -> list[str]:
         notes = []
@@ -575,13 +591,17 @@ class Stage:
         times = [None] * count if piece.times is None else piece.times.tolist()
         known = [None] * count if piece.arrivals is None else piece.arrivals.tolist()
         files, rows = (np.asarray(column).tolist() for column in (piece.files, piece.rows))
+        scores, given, labels = self._given(piece, outcomes)
         self._run("BEGIN")
         self._database.executemany(
-            "INSERT INTO line (stream, id, score, outcome, time, known, file, row) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO line (stream, id, score, given, label, outcome, time, known, file, row) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             zip(
                 piece.slots.tolist(),
                 piece.ids.tolist(),
-                piece.scores.tolist(),
+                scores,
+                given,
+                labels,
                 outcomes,
                 times,
                 [None if moment == NEVER else moment for moment in known],
@@ -591,6 +611,22 @@ class Stage:
             ),
         )
         self._run("COMMIT")
+
+    def _given(self, piece: Piece, outcomes: list[int | None]) -> tuple[list[Any], list[Any], list[Any]]:
+        """What rows give beside numbers: scores, and of classes and groups what the events have, as JSON.
+
+        Which names the classes have is settled by their first labels, so until then they are columns.
+        """
+        count, scores = len(piece.scores), piece.scores.tolist()
+        if self._classes is not None:
+            labels = [None if outcome is None else json.dumps(outcome) for outcome in outcomes]
+            return [0.0] * count, [json.dumps(event) for event in scores], labels
+        if self._groups is None or piece.words is None:
+            return scores, [None] * count, [None] * count
+        groups = [self._groups.values_of(words) for words in piece.words.tolist()]
+        given = [{"score": score, "groups": values} for score, values in zip(scores, groups, strict=True)]
+        known = [None if outcome is None else json.dumps({"outcome": outcome}) for outcome in outcomes]
+        return scores, [json.dumps(event) for event in given], known
 
     def _add_wide(self, number: int, file: ExportedFile) -> None:
         """The events of an exported log that have classes or groups."""
@@ -643,8 +679,18 @@ class Stage:
                 if wide is None:
                     event = kind(self.streams[stream], name, value, seconds)
                 else:
-                    event = kind(self.streams[stream], name, time=seconds, **json.loads(wide))
+                    event = kind(self.streams[stream], name, time=seconds, **self._fields(json.loads(wide), is_outcome))
                 yield Operation(number, at, event)
+
+    def _fields(self, given: Any, is_outcome: int) -> dict[str, Any]:
+        """What an event of classes or groups has, as HTTP takes it."""
+        if self._classes is None:
+            return dict(given)
+        names = self._classes.names
+        by_place = are_places(names)
+        if is_outcome:
+            return {"label": given if by_place else names[given]}
+        return {"scores": given if by_place else dict(zip(names, given, strict=True))}
 
 
 @contextmanager
