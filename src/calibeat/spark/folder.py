@@ -18,7 +18,7 @@ from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 from calibeat.hosts.bank import Bank
 
 from .columns import ROW, check_one_kind
-from .session import check_libraries, session
+from .session import check_libraries, session, without_pandas_warning
 from .state import FORMAT, as_state, check_same, check_state, from_bank
 
 F = LazyModule("pyspark.sql.functions")
@@ -34,6 +34,7 @@ class Calibrated(NamedTuple):
     state: Any  # key, row, method, version: see calibeat.spark.state
 
 
+@without_pandas_warning()
 def open(path: str | os.PathLike[str], spark: Any = None) -> Calibrated:  # noqa: A001 - what it does
     """Read what ``calibrate(..., path=path)`` has written: the forecasts and the state, as two frames.
 

@@ -46,7 +46,7 @@ from .columns import (
     read,
 )
 from .folder import Calibrated, check_new, state_to_resume, write
-from .session import check_frame, check_libraries
+from .session import check_frame, check_libraries, without_pandas_warning
 from .state import as_state, bank_of, described, door_of, from_bytes, new_bank, to_bytes
 
 pa = LazyModule("pyarrow")
@@ -56,6 +56,7 @@ F = LazyModule("pyspark.sql.functions")
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
 
 
+@without_pandas_warning()
 def calibrate(
     frame: Any,
     *,

@@ -30,7 +30,7 @@ from calibeat.hosts.bankfile import holds_classes
 from calibeat.hosts.multi import Door, MultiBank
 from calibeat.monitor.monitor import Monitor
 
-from .session import check_frame, check_libraries, has_streams
+from .session import check_frame, check_libraries, has_streams, without_pandas_warning
 
 pa = LazyModule("pyarrow")
 F = LazyModule("pyspark.sql.functions")
@@ -161,6 +161,7 @@ def as_state(rows: Any, text: str) -> Any:
     return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
 
 
+@without_pandas_warning()
 def to_bank(state: Any) -> Bank:
     """A state frame as one `Bank` in the memory of the driver: to save it, to serve from it, to look at it.
 
@@ -188,6 +189,7 @@ def _from_pandas(frame: Any) -> Any:  # pragma: no cover - Spark 3.5, which has 
     return pa.Table.from_pandas(frame.toPandas(), preserve_index=False)
 
 
+@without_pandas_warning()
 def from_bank(bank: Any, spark: Any) -> Any:
     """A bank, or the file of one, as a state frame: `calibrate` and `calibrate_stream` go on from it.
 

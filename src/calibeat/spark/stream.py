@@ -31,7 +31,7 @@ from .columns import (
     wrong_values,
 )
 from .folder import state_to_resume
-from .session import check_frame, check_libraries
+from .session import check_frame, check_libraries, without_pandas_warning
 from .state import as_state, described, door_of, new_bank
 
 pa = LazyModule("pyarrow")
@@ -53,6 +53,7 @@ _PIECE = 262_144  # rows that are packed at once
 _log = logging.getLogger("calibeat.spark")
 
 
+@without_pandas_warning()
 def calibrate_stream(
     scores: Any,
     outcomes: Any,
@@ -261,6 +262,7 @@ def _initial(state: Any, buckets: int) -> Any:
     return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
 
 
+@without_pandas_warning()
 def stream_state(
     spark: Any,
     checkpoint: str | os.PathLike[str],
