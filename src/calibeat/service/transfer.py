@@ -30,15 +30,17 @@ from calibeat.backtest.read.files import PARQUET, Columns, LogFile, read_log, re
 from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
+from calibeat.core.method import AUTO
 from calibeat.core.method import name_of as name_of_method
-from calibeat.core.stats import EVENTS, LAST, LOSSES
+from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in
-from calibeat.hosts.bankfile import MAGIC
+from calibeat.hosts.bankfile import MAGIC, holds_classes
+from calibeat.hosts.multi import MultiBank
 from calibeat.hosts.rows import Matrix
 
 from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
-from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, StreamSettings, bad_name
 from .model import Model
 from .shape import PLAIN, Shape, words_of
 from .store import Store, owned, owned_store, reading, without_password
@@ -217,64 +219,110 @@ def is_bank_file(path: Path) -> bool:
 def export_bank(url: str, path: Path) -> int:
     """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile.
 
-    Streams with many classes, or with groups, are no keys of such a bank and are left out.
+    Streams with many classes, or with groups, are no keys of such a bank and are left out. Where all streams have the same
+    classes, it is a `MultiBank`.
+
+    Raises
+    ------
+    InvalidInput : all streams have classes, and not the same ones.
     """
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
         found = connection.all(
-            "SELECT name, state FROM stream WHERE state IS NOT NULL AND NOT EXISTS "
-            "(SELECT 1 FROM shape WHERE shape.stream = number) ORDER BY number"
+            "SELECT name, state, text FROM stream LEFT JOIN shape ON shape.stream = number "
+            "WHERE state IS NOT NULL ORDER BY number"
         )
     method = Model.named(meta["method"]).method
-    bank = Bank(method, int(meta["seed"]), independent=method.draws)
-    if found:
-        rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state in found))).reshape(len(found), -1)
-        rows_in(bank, [name for name, _ in found], rows, seen=True)
+    chosen = [row for row in found if row[2] is None]
+    bank: Bank = Bank(method, int(meta["seed"]), independent=method.draws)
+    if found and not chosen:
+        shapes = {text: Shape.from_text(text) for _, _, text in found}
+        many = [text for text, shape in shapes.items() if shape.numbers > 1 or (shape.classes and method == AUTO)]
+        if len(many) > 1:
+            words = " and ".join(shapes[text].classes.words() for text in many[:2])  # type: ignore[union-attr]
+            raise InvalidInput(f"streams must have the same classes to be keys of one bank, got {words}")
+        if many:
+            chosen = [row for row in found if row[2] == many[0]]
+            bank = MultiBank(shapes[many[0]].classes.given)  # type: ignore[union-attr]
+    if chosen:
+        rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state, _ in chosen))).reshape(len(chosen), -1)
+        rows_in(bank, [name for name, *_ in chosen], rows, seen=True)
     bank.save(path)
-    return len(found)
+    return len(chosen)
 
 
 def import_bank(url: str, path: Path, method: str | None = None) -> int:
     """Put the rows of a bank file into a store as streams, all or none -> how many. No service may run meanwhile.
 
     A store that is new gets the method and the seed of the bank. The streams go on from where the keys were. Replays
-    start from these rows, as they do after pruning.
+    start from these rows, as they do after pruning. The keys of a `MultiBank` become streams of its classes, which a
+    store of any method has.
     """
-    bank = Bank.load(path, threads=1)
-    name, streams = _check_bank(bank, path, method), [str(key) for key in bank]
-    rows = bank.rows(list(bank))
-    rows[:, bank.method.width + LAST] = 0.0
+    bank: Any = (MultiBank if holds_classes(path) else Bank).load(path, threads=1)
+    shape = _shape_of(bank, path) if isinstance(bank, MultiBank) else PLAIN
+    name = _check_bank(bank, path, method) if shape.numbers == 1 else method
+    streams, rows = [str(key) for key in bank], bank.rows(list(bank))
+    _check_names(streams, path)
+    width = rows.shape[1] - STATS
+    rows[:, width + LAST] = 0.0
     with owned(url, create=True) as connection:
-        claim_meta(connection, name, bank.seed, None)
+        claim_meta(connection, name or "auto", bank.seed, None)
         meta = get_meta(connection)
         check_described(meta)
-        if (meta["method"], int(meta["seed"])) != (name, bank.seed):
+        if name is not None and (meta["method"], int(meta["seed"])) != (name, bank.seed):
             raise InvalidInput(
                 f"bank must have the method and the seed of the store, {meta['method']!r} and {meta['seed']}, "
                 f"got {name!r} and {bank.seed} - in {path}"
             )
-        _insert(connection, streams, rows, rows[:, bank.method.width :])
+        _insert(connection, streams, rows, rows[:, width:])
+        if shape is not PLAIN:
+            connection.run_many(
+                "INSERT INTO shape (stream, text) SELECT number, ? FROM stream WHERE name = ? "
+                "ON CONFLICT (stream) DO UPDATE SET text = excluded.text",
+                [(shape.to_text(), stream) for stream in streams],
+            )
     return len(streams)
+
+
+def _shape_of(bank: MultiBank, path: Path) -> Shape:
+    """The shape of streams that go on with such a bank."""
+    if bank.method != "multi" or bank.logits:
+        raise InvalidInput(
+            "bank of many classes must be of multi and take probabilities, as a service does, got "
+            f"{bank.method}{' of logits' if bank.logits else ''} - in {path}"
+        )
+    count = len(bank.classes)
+    classes: Any = count if bank.classes == tuple(range(count)) else list(bank.classes)
+    if isinstance(classes, list) and not all(isinstance(name, str) for name in classes):
+        raise InvalidInput(f"classes must be names, or the numbers of the columns, got {classes!r:.60} - in {path}")
+    return Shape.of_settings(StreamSettings(classes=classes), AUTO)
 
 
 def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
     """The name of its method, if a store can go on with it."""
-    name = name_of_method(bank.method)
+    name = "auto" if isinstance(bank, MultiBank) else name_of_method(bank.method)  # of two classes, with names
     if name is None:
         raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
     if wanted is not None and wanted.lower() != name:
         raise InvalidInput(f"method must be that of the bank, {name!r}, got {wanted!r}")
-    if bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
+    if (
+        not isinstance(bank, MultiBank)
+        and bank.method.draws
+        and not (bank.independent and all(isinstance(key, str) for key in bank))
+    ):
         raise InvalidInput(
             f"bank of {name} must draw for each key by itself (independent=True) and have keys of text, "
             f"got another, whose draws a service cannot go on with - in {path}"
         )
-    for key in bank:
-        problem = bad_name("key", str(key))
+    return name
+
+
+def _check_names(streams: list[str], path: Path) -> None:
+    for name in streams:
+        problem = bad_name("key", name)
         if problem:
             raise InvalidInput(f"{problem} - in {path}")
-    return name
 
 
 def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) -> None:
