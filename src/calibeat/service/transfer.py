@@ -219,8 +219,8 @@ def is_bank_file(path: Path) -> bool:
 def export_bank(url: str, path: Path) -> int:
     """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile.
 
-    Streams with many classes, or with groups, are no keys of such a bank and are left out. Where all streams have the same
-    classes, it is a `MultiBank`.
+    Streams with many classes, or with groups, are no keys of such a bank and are left out. Where all streams have the
+    same classes, it is a `MultiBank`.
 
     Raises
     ------
@@ -301,16 +301,13 @@ def _shape_of(bank: MultiBank, path: Path) -> Shape:
 
 def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
     """The name of its method, if a store can go on with it."""
-    name = "auto" if isinstance(bank, MultiBank) else name_of_method(bank.method)  # of two classes, with names
+    pair = isinstance(bank, MultiBank)  # two classes with names
+    name = "auto" if pair else name_of_method(bank.method)
     if name is None:
         raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
     if wanted is not None and wanted.lower() != name:
         raise InvalidInput(f"method must be that of the bank, {name!r}, got {wanted!r}")
-    if (
-        not isinstance(bank, MultiBank)
-        and bank.method.draws
-        and not (bank.independent and all(isinstance(key, str) for key in bank))
-    ):
+    if not pair and bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
         raise InvalidInput(
             f"bank of {name} must draw for each key by itself (independent=True) and have keys of text, "
             f"got another, whose draws a service cannot go on with - in {path}"
