@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from calibeat import Bank, Forecast
+from calibeat import Bank
 
-Operation = tuple[str, str, int, float, float]  # key, id, time, score (NaN: an outcome), outcome
-Row = tuple[str, str, int, str, float, float, float]  # key, id, time, status, score, forecast, outcome
+Score = float | tuple[float, ...]  # of many classes: a number for each
+Operation = tuple[str, str, int, Score, float]  # key, id, time, score (NaN: an outcome), outcome
+Row = tuple[str, str, int, str, Score, Score, float]  # key, id, time, status, score, forecast, outcome
+
+
+def is_score(score: Score) -> bool:
+    return isinstance(score, tuple) or not isnan(score)
 
 
 @dataclass
@@ -18,26 +23,30 @@ class Event:
 
     time: int  # of its score; while there is none, of its outcome
     state: str
-    score: float = nan
-    forecast: Forecast | None = None
+    score: Score = nan
+    forecast: Any = None
     outcome: float = nan
     known: int = 0  # the time of its outcome
 
     @property
-    def probability(self) -> float:
-        return nan if self.forecast is None else self.forecast.probability
+    def probability(self) -> Score:
+        if self.forecast is None:
+            return nan
+        many = getattr(self.forecast, "probabilities", None)
+        return float(self.forecast.probability) if many is None else tuple(many.tolist())
 
 
 class NaiveBucket:
     """Events by key and id, and a bank."""
 
-    def __init__(self, method: str, expire: int | None = None, expire_as: int | None = None, mature: int | None = None):
-        self.bank, self.expire, self.expire_as, self.mature = Bank(method), expire, expire_as, mature
+    def __init__(self, method: Any, expire: int | None = None, expire_as: int | None = None, mature: int | None = None):
+        self.bank = method if isinstance(method, Bank) else Bank(method)
+        self.expire, self.expire_as, self.mature = expire, expire_as, mature
         self.events: dict[tuple[str, str], Event] = {}
         self.told: list[Row] = []
 
-    def tell(self, name: tuple[str, str], time: int, status: str, event: Event, **changed: float) -> None:
-        values = {"score": event.score, "forecast": event.probability, "outcome": nan, **changed}
+    def tell(self, name: tuple[str, str], time: int, status: str, event: Event, **changed: Score) -> None:
+        values: dict[str, Any] = {"score": event.score, "forecast": event.probability, "outcome": nan, **changed}
         self.told.append((*name, time, status, values["score"], values["forecast"], values["outcome"]))
 
     def due(self, event: Event) -> int:
@@ -53,10 +62,12 @@ class NaiveBucket:
 
     def serve(self, operations: list[Operation], now: int) -> list[Row]:
         self.told = []
-        for op in sorted(operations, key=lambda op: (op[2], not isnan(op[3]), op[1], op[4] if isnan(op[3]) else op[3])):
+        for op in sorted(
+            operations, key=lambda op: (op[2], is_score(op[3]), op[1], op[3] if is_score(op[3]) else op[4])
+        ):
             key, name, time, score, outcome = op
             event = self.events.get((key, name))
-            if not isnan(score):
+            if is_score(score):
                 if event is None or event.state == "early":
                     new = self.events[key, name] = Event(time, "open", score, self.bank.predict(key, score))
                     self.tell((key, name), time, "forecast", new)

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibeat.spark.bucket import Bucket, Rules
 
-Operation = tuple[str, str, int, float, float]  # key, id, time, score (NaN: an outcome), outcome
+Operation = tuple[str, str, int, Any, float]  # key, id, time, score or scores (NaN: an outcome), outcome
 
 
 class Memory(dict[int, bytes]):
@@ -36,12 +36,14 @@ def batch(*operations: Operation, collide: bool = False) -> Any:
 
     key, name, time, score, outcome = (list(column) for column in zip(*operations, strict=True))
     events = [f"{k}/{i}" for k, i in zip(key, name, strict=True)]
+    many = any(isinstance(given, tuple) for given in score)
+    lists = [given if isinstance(given, tuple) else None for given in score]
     return pa.table(
         {
             "key": key,
             "id": name,
             "time": np.array(time, dtype=np.int64),
-            "score": np.array(score, dtype=float),
+            "score": pa.array(lists, pa.list_(pa.float64())) if many else np.array(score, dtype=float),
             "outcome": np.array(outcome, dtype=float),
             "key_hash": np.array([7 if collide else hash_of(k) for k in key]),
             "event_hash": np.array([8 if collide else hash_of(e) for e in events]),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
+import multi_streams
 import numpy as np
 import pytest
 from services import START, desk
 
-from calibeat import TOPS, Bank, InvalidInput, Tracking
+from calibeat import TOPS, Bank, InvalidInput, MultiBank, Tracking
 from calibeat.service import maintenance
+from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
 from calibeat.service.store.queries import overview, view
 from calibeat.service.transfer import export_bank, import_bank
@@ -150,3 +152,75 @@ def test_numbers_as_keys_become_text(tmp_path, saved):
     import_bank(str(tmp_path / "a.db"), saved(bank))
     with desk(str(tmp_path / "a.db")) as service:
         assert told(service, [str(key) for key in keys]) == bank.run(keys, SCORES, OUTCOMES).tolist()
+
+
+# ---- many classes ----------------------------------------------------------------------------------------------------
+
+
+def of_classes(classes, method="multi", logits=False):
+    """A bank of these classes, and the scores and labels that it has seen."""
+    bank = MultiBank(classes, method, logits)
+    scores, columns = multi_streams.drifting(120, len(bank.classes))
+    labels = [bank.classes[k] for k in columns.tolist()]
+    bank.run(KEYS, scores, labels)
+    return bank, scores, labels
+
+
+@pytest.mark.parametrize("classes", [3, ["dog", "cat", "bird"], ["no", "yes"], 2])
+def test_a_service_goes_on_where_a_multi_bank_was_and_back(url, saved, tmp_path, classes):
+    bank, scores, labels = of_classes(classes)
+    assert import_bank(url, saved(bank)) == 3
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
+    found = []
+    with desk(url, method=None) as service:
+        for at, (key, score, label) in enumerate(zip(KEYS, scores.tolist(), labels, strict=True)):
+            given = score if isinstance(classes, int) else dict(zip(classes, score, strict=True))
+            (answer,) = service._only([ForecastEvent(key, f"e{at}", scores=given)])
+            found.append(answer if isinstance(classes, int) else [answer[name] for name in classes])
+            service._only([OutcomeEvent(key, f"e{at}", label=label)])
+    assert found == bank.run(KEYS, scores, labels).tolist()
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
+    assert export_bank(url, tmp_path / "now.bank") == 3
+    back = MultiBank.load(tmp_path / "now.bank")
+    assert back.classes == bank.classes and back.predict_many(KEYS, scores).tolist() == (
+        bank.predict_many(KEYS, scores).tolist()
+    )
+
+
+def test_a_store_of_any_method_takes_many_classes(url, tmp_path):
+    with desk(url) as service:  # tops
+        told(service)
+    of_classes(3)[0].save(tmp_path / "three.bank")
+    with pytest.raises(InvalidInput, match="keys must be new to the store, got 's0'"):
+        import_bank(url, tmp_path / "three.bank")
+    other = MultiBank(3)
+    other.run(["x"], [[0.2, 0.3, 0.5]], [1])
+    other.save(tmp_path / "other.bank")
+    assert import_bank(url, tmp_path / "other.bank") == 1
+    assert export_bank(url, tmp_path / "now.bank") == 3  # one of three classes is no key among those of two
+    of_classes(["no", "yes"])[0].save(tmp_path / "pair.bank")
+    with pytest.raises(InvalidInput, match="must have the method and the seed of the store, 'tops' and 0, got 'auto'"):
+        import_bank(url, tmp_path / "pair.bank")
+
+
+@pytest.mark.parametrize(
+    ("classes", "method", "logits", "message"),
+    [
+        (3, "ots", False, "must be of multi and take probabilities, as a service does, got ots - in"),
+        (3, "multi", True, "got multi of logits - in"),
+        ([10, 20, 30], "multi", False, r"classes must be names, or the numbers of the columns, got \[10, 20, 30\]"),
+    ],
+)
+def test_classes_that_a_service_does_not_serve(tmp_path, classes, method, logits, message):
+    of_classes(classes, method, logits)[0].save(tmp_path / "a.bank")
+    with pytest.raises(InvalidInput, match=message):
+        import_bank(str(tmp_path / "calibeat.db"), tmp_path / "a.bank")
+
+
+def test_streams_of_different_classes_are_not_one_bank(url, tmp_path):
+    with desk(url, method="auto") as service:
+        service._only([ForecastEvent("a", "1", scores=[0.2, 0.3, 0.5])])
+        service._only([ForecastEvent("b", "1", scores={"cat": 0.5, "dog": 0.5})])
+        service._only([ForecastEvent("c", "1", score=0.5, groups={"device": "x"})])
+    with pytest.raises(InvalidInput, match=r"must have the same classes .* got the column numbers 0 to 2 and the 2"):
+        export_bank(url, tmp_path / "now.bank")

@@ -29,6 +29,7 @@ from calibeat.backtest.read.files import files_of
 from calibeat.cli.main import main
 from calibeat.service import transfer
 from calibeat.service.engine import EngineSettings
+from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_connection
 from calibeat.service.transfer import EventColumns, Imported, Stage, import_events
 
@@ -603,3 +604,131 @@ def test_the_staged_rows_lie_on_the_disk(tmp_path: Path, monkeypatch: pytest.Mon
         opened = {str(handle.readlink()) for handle in Path("/proc/self/fd").iterdir() if handle.is_symlink()}
         assert any("etilqs" in name and name.endswith("(deleted)") for name in opened)
         assert stage.events == 20_000
+
+
+# ---- classes and groups, from logs that others have written ----------------------------------------------------------
+
+
+def class_rows(n: int, lies_from: int | None = None) -> list[dict[str, Any]]:
+    """Events of two streams and three classes: a column for each score, and a label that comes late or never.
+
+    With `lies_from` it is one stream, an event each hour, and every label comes at once; then the least likely ones.
+    """
+    rng = np.random.default_rng(7)
+    made = []
+    for at, row in enumerate(events(n)):
+        scores, city, time, known = rng.dirichlet([2.0, 1.0, 1.0]), f"s{at % 2}", row["time"], row["outcome_time"]
+        label = int(rng.choice(3, p=scores))
+        if lies_from is not None:
+            city, time, known = "s0", START + 3600 * at, START + 3600 * at + 1
+            label = label if at < lies_from else int(scores.argmin())
+        columns = {f"p_{name}": float(score) for name, score in zip(("cat", "dog", "bird"), scores, strict=True)}
+        told = None if known is None else ("cat", "dog", "bird")[label]
+        names = {"city": city, "n": row["id"], "at": time}
+        made.append({**names, **columns, "animal": told, "known": known, "device": at % 3})
+    return made
+
+
+TYPED = ["--stream", "city", "--id", "n", "--time", "at", "--outcome-time", "known"]
+
+
+def fields_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {"scores": {name: row[f"p_{name}"] for name in ("bird", "cat", "dog")}}
+
+
+def over_http(url: str, rows: list[dict[str, Any]], **settings: Any) -> None:
+    """The same log, event by event, at the times that it tells."""
+    named = [{**row, "time": row["at"], "outcome": row["animal"], "outcome_time": row["known"]} for row in rows]
+    with desk(url, **settings) as service:
+        for kind, row in naive_order(named):
+            service.now = float(row["time"] if kind == "forecast" else row["outcome_time"])
+            if kind == "forecast":
+                service._only([ForecastEvent(row["city"], row["n"], time=service.now, **row["fields"])])
+            else:
+                told = {"label" if "scores" in row["fields"] else "outcome": row["animal"]}
+                service._only([OutcomeEvent(row["city"], row["n"], time=service.now, **told)])
+
+
+@pytest.mark.parametrize("kind", ["columns", "lists"])
+def test_classes_of_a_foreign_log_have_the_bits_of_http(typed: Typed, kind: str) -> None:
+    rows = class_rows(90)
+    wide = [{**row, "fields": fields_of(row)} for row in rows]
+    arguments = ["--scores", "p_*", "--label", "animal"]
+    if kind == "lists":  # classes are the numbers of the places; half of the labels are not known for long
+        places = {"cat": 0, "dog": 1, "bird": 2}
+        for row in rows:
+            row["p"] = [row.pop(f"p_{name}") for name in places]
+            row["animal"] = None if row["animal"] is None else places[row["animal"]]
+        wide = [{**row, "fields": {"scores": row["p"]}} for row in rows]
+        arguments = ["--scores", "p", "--label", "animal"]
+    write(Path("log.parquet"), rows)
+    code, said, _ = typed("log.parquet", *TYPED, *arguments)
+    assert code == 0 and "90 new forecasts" in said and "The 3 classes are" in said
+    over_http("http.db", wide, method="auto")
+    mine, theirs = store_of("calibeat.db"), store_of("http.db")
+    assert [row[:-2] for row in mine[0]] == [row[:-2] for row in theirs[0]] and mine[1] == theirs[1]
+    assert main(["store", "replay", "--check", "--store", "calibeat.db"]) == 0
+    assert main(["store", "check", "--store", "calibeat.db"]) == 0
+
+
+def test_groups_of_a_foreign_log_have_the_bits_of_http(typed: Typed) -> None:
+    rows = [{**row, "p": row["p_cat"], "animal": None if row["animal"] is None else row["animal"] == "cat"}
+            for row in class_rows(90)]  # fmt: skip
+    write(Path("log.csv"), rows)
+    arguments = ["--score", "p", "--outcome", "animal", "--groups", "device,hour(at)"]
+    code, said, _ = typed("log.csv", *TYPED, *arguments)
+    assert code == 0 and "90 new forecasts" in said and "The values of hour(at) are those of the time zone UTC" in said
+
+    def fields(row: dict[str, Any]) -> dict[str, Any]:
+        hour = datetime.fromtimestamp(row["at"], UTC).hour
+        return {"score": row["p"], "groups": {"device": row["device"], "hour(at)": hour}}
+
+    over_http("http.db", [{**row, "fields": fields(row)} for row in rows], method="auto")
+    mine, theirs = store_of("calibeat.db"), store_of("http.db")
+    # Words of groups have a seed of their own in each store, so states and receipts differ, and forecasts do not.
+    chosen = [0, 1, 2, 4, 5, 6, 9, 11]
+    assert [[row[at] for at in chosen] for row in mine[1]] == [[row[at] for at in chosen] for row in theirs[1]]
+    assert main(["store", "replay", "--check", "--store", "calibeat.db"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scores", "p_*", "--label", "animal", "--groups", "device"], "--groups must not be given with --scores"),
+        (["--label", "animal"], "--label and --classes are for many classes: name the columns of the scores"),
+        (["--scores", "q_*", "--label", "animal"], "scores must name columns of log.csv, got 'q_*', which is none"),
+        (["--scores", "p_cat,p_dog", "--label", "animal"], "scores of an event must sum to 1 within 1e-06, got"),
+        (["--score", "p_cat", "--outcome", "animal", "--groups", "planet"], "planet"),
+        (
+            ["--score", "p_cat", "--outcome", "animal", "--positive", "cat", "--groups", "device", "--method", "tops"],
+            "log must fit the store, got: groups must be left out, as only auto and gauto take them",
+        ),
+    ],
+)
+def test_bad_classes_and_groups_are_a_sentence(typed: Typed, arguments: list[str], said: str) -> None:
+    write(Path("log.csv"), class_rows(20))
+    code, _, error = typed("log.csv", *TYPED, *arguments)
+    assert code == 2 and said in error and "Traceback" not in error and len(error) < 400
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_import_raises_the_alarms_that_http_raised(typed: Typed, many: bool) -> None:
+    rows = class_rows(1500, lies_from=1200)
+    arguments = ["--scores", "p_*", "--label", "animal"] if many else ["--score", "p_cat", "--outcome", "animal"]
+    if not many:
+        rows = [{**row, "animal": None if row["animal"] is None else int(row["animal"] == "cat")} for row in rows]
+    write(Path("log.parquet"), rows)
+    assert typed("log.parquet", *TYPED, *arguments, "--monitor", "1000", "--method", "ops")[0] == 0
+    wide = [{**row, "fields": fields_of(row) if many else {"score": row["p_cat"]}} for row in rows]
+    over_http("http.db", wide, method="ops", monitor=1000.0)
+    found = []
+    for url in ("calibeat.db", "http.db"):
+        connection = open_connection(url)
+        found.append(
+            connection.all(
+                "SELECT s.name, a.at, a.since, a.what, a.page FROM alarm a JOIN stream s ON s.number = a.stream "
+                "ORDER BY s.name, a.at, a.what"
+            )
+        )
+        connection.close()
+    assert found[0] == found[1] != []

@@ -10,10 +10,10 @@ import pytest
 from naive_stream import NaiveBucket
 from stream_pages import Operation, batch, bucket_of, columns_of, hash_of, stored_rows
 
-from calibeat import Bank, SnapshotMismatch
-from calibeat.core.stats import LAST
+from calibeat import Bank, MultiBank, SnapshotMismatch
+from calibeat.core.stats import LAST, STATS
 from calibeat.spark.bucket import SEGMENTS, Bucket, Rules, packed
-from calibeat.spark.state import to_bytes
+from calibeat.spark.state import described, to_bytes
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -32,7 +32,10 @@ def aged(bucket: Bucket, now: int) -> list[tuple[str, str, float]]:
 
 
 def told_rows(columns: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    """Of many classes lists as tuples."""
     names = ("key", "id", "time", "status", "score", "forecast", "outcome")
+    for name in ("score", "forecast"):
+        columns[name] = [tuple(value) if isinstance(value, list) else value for value in columns[name]]
     return [blank(row) for row in zip(*(columns[name] for name in names), strict=True)]
 
 
@@ -44,7 +47,7 @@ def blank(row: Any) -> tuple[Any, ...]:
 def own_rows(bank: Bank) -> dict[str, bytes]:
     keys = sorted(bank)
     rows = bank.rows(keys)
-    rows[:, bank.method.width + LAST] = 0.0
+    rows[:, rows.shape[1] - STATS + LAST] = 0.0
     return dict(zip(keys, to_bytes(rows), strict=True))
 
 
@@ -95,12 +98,37 @@ def test_columns_agree_with_one_operation_at_a_time(method: str, rules: dict[str
         assert stored_rows(bucket) == own_rows(naive.bank)
 
 
+@pytest.mark.parametrize(("method", "K"), [(method, K) for method in ("multi", "ots", "raw") for K in (2, 3, 12)])
+def test_many_classes_have_the_bits_of_a_multi_bank(method: str, K: int) -> None:
+    """The same operations, with scores of K classes in the place of one, and a label in the place of an outcome."""
+    rng = np.random.default_rng(K)
+    for rules in ({}, BOTH):
+        own = MultiBank(K, method)
+        bucket, naive = bucket_of(described(own), **rules), NaiveBucket(own, **rules)
+        drawn = {round(score, 2): tuple(rng.dirichlet(np.ones(K)).tolist()) for score in np.arange(0, 1.01, 0.01)}
+        if K == 2:  # the first is stored as what the second leaves
+            drawn = {score: (1.0 - both[1], both[1]) for score, both in drawn.items()}
+        for number, operations in enumerate(random_operations(120, seed=K)):
+            now = max(0, 100 * number - 15) * 1_000_000
+            many: list[Any] = []
+            for key, name, time, score, outcome in operations:
+                scores = nan if isnan(score) else drawn[score]
+                many.append((key, name, time, scores, outcome if isnan(outcome) else float(outcome * (K - 1))))
+            if K == 2:  # two scores of one event and time are taken by the second class, as that is all that is kept
+                many = list({(*op[:3], isinstance(op[3], tuple)): op for op in many}.values())
+            wanted = [blank(row) for row in naive.serve(many, now) if rules or row[3] != "held"]
+            got = told_rows(served(bucket, *many, now=now))
+            assert sorted(got, key=str) == sorted(wanted, key=str)
+            assert told_rows(columns_of(bucket.aged(now))) == [blank(row) for row in naive.aged(now)]
+        assert stored_rows(bucket) == own_rows(own)
+
+
 def test_hedging_methods_draw_as_a_bank_does() -> None:
-    for described, own in (
+    for text, own in (
         ('{"independent": false, "method": "hops", "monitor": null, "seed": 7}', Bank("hops", seed=7)),
         ('{"independent": true, "method": "hops", "monitor": null, "seed": 7}', Bank("hops", seed=7, independent=True)),
     ):
-        bucket, naive = bucket_of(described), NaiveBucket("hops")
+        bucket, naive = bucket_of(text), NaiveBucket("hops")
         naive.bank = own
         for operations in random_operations(60, seed=3):
             wanted = [blank(row) for row in naive.serve(operations, 0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from calibeat import InvalidInput, MissingExtra
-from calibeat.spark import calibrate, calibrate_stream, session
+from calibeat.spark import calibrate, calibrate_stream, session, to_bank
 from calibeat.spark.session import check_java, check_libraries
 
 
@@ -65,3 +66,13 @@ def test_groups_are_refused_before_anything_is_read(door: Callable[..., Any]) ->
     own = {"order": "time"} if door is calibrate else {"outcomes": None, "id": "id"}
     with pytest.raises(InvalidInput, match=r'pass the key as an attribute, Calibrator\(groups=\["key", ...\]\)'):
         door(None, **names, **own, groups=["country"])
+
+
+def test_our_calls_do_not_warn_of_pandas(spark: Any) -> None:
+    """The warning itself stays for what the user does with pandas."""
+    frame = spark.createDataFrame([(0, "a", 0.5, 1)], "number int, key string, score double, outcome int")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert session("local[2]") is spark
+        made = calibrate(frame, key="key", score="score", outcome="outcome", order="number")
+        assert to_bank(made.state).events == 1

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from itertools import pairwise, repeat
 from math import nan
 from pathlib import Path
 from typing import Any
 
+import multi_streams
 import numpy as np
 import pytest
 from naive_stream import NaiveBucket
 
-from calibeat import Bank
-from calibeat.core.stats import LAST
+from calibeat import Bank, MultiBank
+from calibeat.core.stats import LAST, STATS
 from calibeat.spark import calibrate_stream, stream_state, to_bank
+from calibeat.spark.stream import AHEAD
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -57,7 +60,7 @@ class Folder:
             os.utime(file, (1e9 + self.files,) * 2)
         self.files += 1
 
-    def run(self) -> Any:
+    def run(self, progress: list[Any] | None = None) -> Any:
         """Serve what has arrived, file by file; -> all that was told so far."""
         frames = [
             self.spark.readStream.schema(self.spark.read.parquet(str(self.path / name)).schema)
@@ -69,6 +72,8 @@ class Folder:
         writer = stream.writeStream.format("parquet").option("path", str(self.path / "out"))
         query = writer.option("checkpointLocation", str(self.path / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
+        if progress is not None:
+            progress += query.recentProgress
         return self.spark.read.parquet(str(self.path / "out")).toArrow().to_pandas()
 
 
@@ -212,3 +217,96 @@ def _strings(method: str = "auto") -> Bank:
     bank = Bank(method)
     bank.run(["a"], [0.5], [1])
     return bank
+
+
+# ---- clocks that are wrong ----------------------------------------------------------------------------------------
+
+
+def days(n: int, day: int) -> tuple[Any, Any]:
+    """A day of scores, and their outcomes an hour later."""
+    rng = np.random.default_rng(day)
+    time = START + pd.to_timedelta(day, unit="D") + pd.to_timedelta(np.arange(n) * 10, unit="s")
+    scores = pd.DataFrame({"key": np.arange(n) % 5, "id": np.arange(n) + 1000 * day, "score": rng.random(n)})
+    scores["time"] = time.astype("M8[us]")
+    outcomes = scores[["key", "id"]].assign(outcome=(rng.random(n) < 0.5).astype(np.int64))
+    return scores, outcomes.assign(time=scores["time"] + pd.Timedelta(hours=1))
+
+
+@pytest.mark.parametrize("wrong", ["2031-05-01", "2024-06-01"])
+def test_one_row_with_a_wrong_clock_moves_nothing(
+    wrong: str, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """2031 is ahead of the clock of this machine, half a year of the others in its file."""
+    folder = Folder(spark, tmp_path, method="ops", expire="30d", watermark="1 day")
+    n = 200
+    for day in range(3):
+        scores, outcomes = days(n, day)
+        if day == 0:
+            outcomes.loc[7, "time"] = pd.Timestamp(wrong)
+        folder.arrive(scores, outcomes)
+    got = folder.run()
+    counts = got["status"].value_counts().to_dict()
+    assert counts == {"forecast": 3 * n, **({"bad": 1} if wrong > "2026" else {})}
+    if wrong > "2026":
+        (row,) = got[got["status"] == "bad"].to_dict("records")
+        assert row["id"] == "7" and row["reason"].startswith(f"{AHEAD}, got 2031-05-01")
+    found = to_bank(stream_state(spark, tmp_path / "checkpoint", method="ops"))
+    assert found.table["outcomes"].sum() == 3 * n - (wrong > "2026")
+    assert caplog.text == ""
+
+
+def test_many_late_rows_are_told(spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Folder(spark, tmp_path, method="ops", expire="30d", watermark="1 hour")
+    for day in (5, 0, 1):
+        folder.arrive(*days(100, day))
+    seen: list[Any] = []
+    with caplog.at_level("WARNING", "calibeat.spark"):
+        got = folder.run(seen)
+        deadline = time.monotonic() + 60
+        while caplog.text.count("were late") < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert (got["status"] == "late").sum() == 400
+    assert "micro-batch 1: 200 of 200 rows (100 %) were late: older than the watermark, and not served" in caplog.text
+    metrics = [progress["observedMetrics"] for progress in seen]
+    told = [(each["calibeat_in"]["rows"], each["calibeat_out"]["late"]) for each in metrics if each]
+    assert [pair for pair in told if pair[0]] == [(200, 0), (200, 200), (200, 200)]
+
+
+# ---- many classes -------------------------------------------------------------------------------------------------
+
+
+def test_many_classes_in_a_stream(spark: Any, tmp_path: Path) -> None:
+    names = ["bird", "cat", "dog"]
+    scores, outcomes = days(300, 0)
+    matrix, labels = multi_streams.drifting(300, 3)
+    scores["score"] = list(matrix)
+    outcomes["outcome"] = np.array(names)[labels]
+    bank = MultiBank(names)
+    start = MultiBank(names)
+    for own in (bank, start):
+        own.run(scores["key"].to_numpy(), matrix, outcomes["outcome"].to_numpy())
+    operations = pd.concat([scores.assign(second=1), outcomes.assign(second=0)]).sort_values(["time", "second"])
+    wanted, waiting = {}, {}
+    for row in operations.itertuples():
+        if row.second:
+            waiting[row.id] = bank.predict(row.key, row.score)
+            wanted[str(row.id)] = waiting[row.id].probabilities.tolist()
+        else:
+            bank.update(row.key, waiting[row.id], row.outcome)
+    wrong = outcomes[:1].assign(outcome="dgo")
+    folder = Folder(spark, tmp_path, classes=names, state=start, bad="side", learnt=True, expire="30d", expire_as="cat")
+    folder.arrive(scores, pd.concat([outcomes, wrong]))
+    got = folder.run()
+    forecasts = got[got["status"] == "forecast"]
+    assert {row.id: row.forecast.tolist() for row in forecasts.itertuples()} == wanted
+    learnt = got[got["status"] == "learnt"]
+    assert dict(zip(learnt["id"], learnt["outcome"], strict=True)) == dict(
+        zip(outcomes["id"].astype(str), outcomes["outcome"], strict=True)
+    )
+    (bad,) = got[got["status"] == "bad"]["reason"]
+    assert bad == "label must be one of the 3 classes 'bird', 'cat', 'dog', got dgo"
+    found = to_bank(stream_state(spark, tmp_path / "checkpoint", classes=names))
+    rows = [b.rows(sorted(b)) for b in (found, bank)]
+    for each in rows:
+        each[:, each.shape[1] - STATS + LAST] = 0.0
+    assert np.array_equal(*rows)

@@ -13,7 +13,7 @@ from calibeat import Bank, InvalidInput
 from calibeat.core.stats import LAST
 from calibeat.spark.bucket import packed, unpacked
 from calibeat.spark.state import to_bytes
-from calibeat.spark.stream import MapPages, Pack, framed, serve
+from calibeat.spark.stream import AHEAD, MapPages, Pack, clock_of, framed, not_served, serve
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -39,6 +39,7 @@ def frame(*operations: Operation, reason: str | None = None) -> Any:
 
 def test_rows_are_packed_by_bucket() -> None:
     table = batch(*((f"k{i}", str(i), i, 0.5, nan) for i in range(1000)))
+    table = table.append_column("reason", pa.nulls(1000, pa.string()))
     for size in (1000, 77):
         rows = pa.Table.from_batches(list(Pack(8)(iter(table.to_batches(max_chunksize=size)))))
         assert rows["bucket"].to_pylist() == list(range(8)) and rows.schema.field("bucket").type == pa.int32()
@@ -73,6 +74,40 @@ def test_late_rows_are_told_and_not_served() -> None:
     assert [(row["id"].tolist(), row["status"].tolist()) for row in told] == [(["1"], ["late"]), (["2"], ["forecast"])]
     (row,) = serve(bucket, handle, [frame(("a", "3", 5, 0.7, nan))], 7, stop=True)
     assert row["status"].tolist() == ["late"]
+
+
+def test_a_row_from_the_future_is_put_aside_and_stops_nobody() -> None:
+    bucket, handle = bucket_of(expire=16_000_000), Handle()
+    reason = f"{AHEAD}, got 2031-01-01 00:00:00"
+    rows = [frame(("a", "1", 5, 0.7, nan)), frame(("a", "1", 10**15, nan, 1.0), reason=reason)]
+    side, forecasts = serve(bucket, handle, rows, 0, stop=True)
+    assert side["status"].tolist() == ["bad"] and side["reason"].tolist() == [reason]
+    assert forecasts["id"].tolist() == ["1"] and forecasts["status"].tolist() == ["forecast"]
+
+
+def test_few_rows_move_the_clock_by_a_bound() -> None:
+    def clock(times: list[int], ahead: int | None = 50, reasons: Any = None) -> int:
+        columns = {"time": np.array(times, dtype=np.int64), "reason": reasons or [None] * len(times)}
+        return clock_of(pa.table(columns, schema=pa.schema([("time", pa.int64()), ("reason", pa.string())])), ahead)
+
+    assert clock([3, 1, 2]) == 3 and clock([1000, 2]) == 52 and clock([2, 1000], None) == 1000
+    assert clock([1000]) == 1000  # nothing to compare it with but the clock of the cluster, which has let it pass
+    assert clock([1] * 198 + [900, 1000]) == 51 and clock([1] * 197 + [900, 900, 1000]) == 950
+    assert clock([5, 1000], reasons=[None, "bad"]) == 5 and clock([1000], reasons=["bad"]) == 0 == clock([])
+    table = batch(*((f"k{i}", str(i), i, 0.5, nan) for i in range(10)), ("k", "x", 10**9, 0.5, nan))
+    table = table.append_column("reason", pa.nulls(11, pa.string()))
+    packed_rows = pa.Table.from_batches(list(Pack(4, 100)(iter(table.to_batches()))))
+    assert set(packed_rows["clock"].cast(pa.int64()).to_pylist()) == {109}
+
+
+def test_rows_that_are_not_served_are_told_with_their_share() -> None:
+    def said(rows: int, **out: int) -> str:
+        return not_served({"calibeat_in": {"rows": rows}, "calibeat_out": {"late": 0, "bad": 0, **out}})
+
+    assert said(2000, late=100, bad=100) == "" == said(0) == not_served({}) == not_served({"calibeat_in": {"rows": 1}})
+    both = said(2000, late=101, bad=1000)
+    assert both.startswith("101 of 2,000 rows (5 %) were late: older than the watermark")
+    assert "; 1,000 of 2,000 rows (50 %) were bad: not served" in both
 
 
 def test_timers_fire_when_held_outcomes_are_mature() -> None:

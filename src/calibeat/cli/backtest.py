@@ -17,7 +17,6 @@ from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.attributes import GroupsOfLog
 from calibeat.backtest.read.files import (
     OURS,
     STDIN,
@@ -29,7 +28,6 @@ from calibeat.backtest.read.files import (
     read_log,
     require_arrow,
 )
-from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
@@ -40,7 +38,21 @@ from calibeat.report.page import html
 from calibeat.report.text import page
 from calibeat.rivals import READY
 
-from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
+from .logs import (
+    LOG,
+    add_classes,
+    add_groups,
+    add_key,
+    add_kinds,
+    add_outcome,
+    add_skip_bad,
+    add_times,
+    check_classes,
+    delimiter,
+    reading,
+    set_classes_and_groups,
+    total_rows,
+)
 from .stop import check_place, outputs
 
 DESCRIPTION = """\
@@ -80,24 +92,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--rival", metavar="NAME", action="append", help="forecasts of another method, to be judged beside ours"
     )
-    columns.add_argument(
-        "--scores",
-        metavar="NAMES",
-        help="many classes: the columns of the scores between commas, a pattern such as 'p_*', or a column of lists",
-    )
-    columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
-    columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
+    add_classes(columns)
     add_key(columns, "the stream: each key gets parameters of its own")
     add_times(
         columns,
         "when the score was issued; the log must be in this order",
         "when the outcome was known: it is learnt then, not before",
     )
-    columns.add_argument(
-        "--groups",
-        metavar="NAMES",
-        help="attributes between commas, known with the score: country,device,hour(at); also weekday(at), month(at)",
-    )
+    add_groups(columns)
     columns.add_argument("--id", metavar="NAME", help="the event's id, to find duplicates; all are kept in memory")
     add_kinds(columns)
     how = parser.add_argument_group("the replay")
@@ -164,11 +166,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         **others,
     }
     columns = Columns(named, delayed=args.delay is not None)
-    if args.groups is not None:
-        columns.groups = GroupsOfLog.of(args.groups, options)
-    if args.scores:
-        names = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
-        columns.classes, columns.scores = ClassesOfLog(names), args.scores
+    set_classes_and_groups(columns, args, options)
     targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     _check_targets(args.log or args.store, files, targets)
     result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
@@ -241,11 +239,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
-    given = next((name for name in _BINARY if getattr(args, name) is not None), None)
-    if args.scores and given:
-        raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
-    if not args.scores and (args.label is not None or args.classes is not None):
-        raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
+    check_classes(args, _BINARY)
 
 
 # ---- outputs --------------------------------------------------------------------------------------------------------

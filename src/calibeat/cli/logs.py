@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from calibeat.backtest.options import SCORE_KINDS
-from calibeat.backtest.read.files import LogFile
+from calibeat.backtest.options import SCORE_KINDS, Options
+from calibeat.backtest.read.attributes import GroupsOfLog
+from calibeat.backtest.read.files import Columns, LogFile
+from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.errors import InvalidInput
 
 LOG = "a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin"
@@ -17,6 +19,44 @@ def add_outcome(columns: Any) -> None:
     """The column of outcomes."""
     columns.add_argument("--outcome", metavar="NAME", help="0 or 1, -1 or 1, false or true; see --positive")
     columns.add_argument("--positive", metavar="VALUE", help="the outcome that counts as 1; every other counts as 0")
+
+
+def add_classes(columns: Any) -> None:
+    """The columns of many classes."""
+    columns.add_argument(
+        "--scores",
+        metavar="NAMES",
+        help="many classes: the columns of the scores between commas, a pattern such as 'p_*', or a column of lists",
+    )
+    columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
+    columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
+
+
+def add_groups(columns: Any) -> None:
+    """The columns of attributes."""
+    columns.add_argument(
+        "--groups",
+        metavar="NAMES",
+        help="attributes between commas, known with the score: country,device,hour(at); also weekday(at), month(at)",
+    )
+
+
+def check_classes(args: argparse.Namespace, only_two: Sequence[str]) -> None:
+    """Raise where options of two classes meet options of many."""
+    given = next((name for name in only_two if getattr(args, name) is not None), None)
+    if args.scores and given:
+        raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
+    if not args.scores and (args.label is not None or args.classes is not None):
+        raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
+
+
+def set_classes_and_groups(columns: Columns, args: argparse.Namespace, options: Options) -> None:
+    """What was typed of classes and attributes."""
+    if args.groups is not None:
+        columns.groups = GroupsOfLog.of(args.groups, options)
+    if args.scores:
+        names = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
+        columns.classes, columns.scores = ClassesOfLog(names), args.scores
 
 
 def add_key(columns: Any, what: str) -> None:

@@ -21,7 +21,21 @@ from calibeat.service.events import Control, bad_name
 from calibeat.service.store import backup, is_store, sqlite_path
 from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
 
-from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
+from .logs import (
+    LOG,
+    add_classes,
+    add_groups,
+    add_key,
+    add_kinds,
+    add_outcome,
+    add_skip_bad,
+    add_times,
+    check_classes,
+    delimiter,
+    reading,
+    set_classes_and_groups,
+    total_rows,
+)
 from .serve import ARL, add_monitor, seconds
 
 if TYPE_CHECKING:
@@ -99,6 +113,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     )
     columns.add_argument("--score", metavar="NAME", help="the score")
     add_outcome(columns)
+    add_classes(columns)
     add_key(columns, "the stream of the event")
     columns.add_argument("--id", metavar="NAME", help="the id of the event")
     columns.add_argument("--id-prefix", metavar="NAME", help="make ids of the numbers of the rows: NAME-1, NAME-2, ...")
@@ -107,6 +122,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         "when the score was issued; rows may be in any order (the time of the import)",
         "when the outcome was known: it is learnt then (right after its forecast)",
     )
+    add_groups(columns)
     add_kinds(columns)
     add_skip_bad(columns)
 
@@ -210,10 +226,12 @@ def _import(args: argparse.Namespace) -> None:
     from calibeat.service.transfer import EventColumns, Stage, import_events  # with the readers of logs
 
     require_arrow()
-    roles = ("score", "outcome", "key", "time", "outcome time", "id")
+    check_classes(args, ("score", "outcome", "positive", "groups"))
+    roles = ("score", "outcome", "label", "key", "time", "outcome time", "id")
     asked = {role: getattr(args, role.replace(" ", "_")) for role in roles}
     columns = EventColumns(asked, blank_key=args.blank_key, prefix=args.id_prefix)
     options = Options(**reading(args))
+    set_classes_and_groups(columns, args, options)
     files = files_of(args.file, delimiter(args.delimiter))
     with Stage() as stage:
         with progress(total_rows(files), sys.stderr, unit="rows") as step:

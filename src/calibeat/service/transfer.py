@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
@@ -25,18 +25,22 @@ from calibeat._util.times import NEVER, OK, Moments, is_missing
 from calibeat._util.types import Flags, Ints
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
+from calibeat.backtest.read.attributes import GroupsOfLog
 from calibeat.backtest.read.files import PARQUET, Columns, LogFile, read_log, require_arrow, sentences
+from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
+from calibeat.core.method import AUTO
 from calibeat.core.method import name_of as name_of_method
-from calibeat.core.stats import EVENTS, LAST, LOSSES
+from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in
-from calibeat.hosts.bankfile import MAGIC
+from calibeat.hosts.bankfile import MAGIC, holds_classes
+from calibeat.hosts.multi import MultiBank
 from calibeat.hosts.rows import Matrix
 
 from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
-from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, StreamSettings, bad_name
 from .model import Model
 from .shape import PLAIN, Shape, words_of
 from .store import Store, owned, owned_store, reading, without_password
@@ -215,64 +219,107 @@ def is_bank_file(path: Path) -> bool:
 def export_bank(url: str, path: Path) -> int:
     """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile.
 
-    Streams with many classes, or with groups, are no keys of such a bank and are left out.
+    Streams with many classes, or with groups, are no keys of such a bank and are left out. Where all streams have the
+    same classes, it is a `MultiBank`.
+
+    Raises
+    ------
+    InvalidInput : all streams have classes, and not the same ones.
     """
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
         found = connection.all(
-            "SELECT name, state FROM stream WHERE state IS NOT NULL AND NOT EXISTS "
-            "(SELECT 1 FROM shape WHERE shape.stream = number) ORDER BY number"
+            "SELECT name, state, text FROM stream LEFT JOIN shape ON shape.stream = number "
+            "WHERE state IS NOT NULL ORDER BY number"
         )
     method = Model.named(meta["method"]).method
-    bank = Bank(method, int(meta["seed"]), independent=method.draws)
-    if found:
-        rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state in found))).reshape(len(found), -1)
-        rows_in(bank, [name for name, _ in found], rows, seen=True)
+    chosen = [row for row in found if row[2] is None]
+    bank: Bank = Bank(method, int(meta["seed"]), independent=method.draws)
+    if found and not chosen:
+        shapes = {text: Shape.from_text(text) for _, _, text in found}
+        many = [text for text, shape in shapes.items() if shape.numbers > 1 or (shape.classes and method == AUTO)]
+        if len(many) > 1:
+            words = " and ".join(shapes[text].classes.words() for text in many[:2])  # type: ignore[union-attr]
+            raise InvalidInput(f"streams must have the same classes to be keys of one bank, got {words}")
+        if many:
+            chosen = [row for row in found if row[2] == many[0]]
+            bank = MultiBank(shapes[many[0]].classes.given)  # type: ignore[union-attr]
+    if chosen:
+        rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state, _ in chosen))).reshape(len(chosen), -1)
+        rows_in(bank, [name for name, *_ in chosen], rows, seen=True)
     bank.save(path)
-    return len(found)
+    return len(chosen)
 
 
 def import_bank(url: str, path: Path, method: str | None = None) -> int:
     """Put the rows of a bank file into a store as streams, all or none -> how many. No service may run meanwhile.
 
     A store that is new gets the method and the seed of the bank. The streams go on from where the keys were. Replays
-    start from these rows, as they do after pruning.
+    start from these rows, as they do after pruning. The keys of a `MultiBank` become streams of its classes, which a
+    store of any method has.
     """
-    bank = Bank.load(path, threads=1)
-    name, streams = _check_bank(bank, path, method), [str(key) for key in bank]
-    rows = bank.rows(list(bank))
-    rows[:, bank.method.width + LAST] = 0.0
+    bank: Any = (MultiBank if holds_classes(path) else Bank).load(path, threads=1)
+    shape = _shape_of(bank, path) if isinstance(bank, MultiBank) else PLAIN
+    name = _check_bank(bank, path, method) if shape.numbers == 1 else method
+    streams, rows = [str(key) for key in bank], bank.rows(list(bank))
+    _check_names(streams, path)
+    width = rows.shape[1] - STATS
+    rows[:, width + LAST] = 0.0
     with owned(url, create=True) as connection:
-        claim_meta(connection, name, bank.seed, None)
+        claim_meta(connection, name or "auto", bank.seed, None)
         meta = get_meta(connection)
         check_described(meta)
-        if (meta["method"], int(meta["seed"])) != (name, bank.seed):
+        if name is not None and (meta["method"], int(meta["seed"])) != (name, bank.seed):
             raise InvalidInput(
                 f"bank must have the method and the seed of the store, {meta['method']!r} and {meta['seed']}, "
                 f"got {name!r} and {bank.seed} - in {path}"
             )
-        _insert(connection, streams, rows, rows[:, bank.method.width :])
+        _insert(connection, streams, rows, rows[:, width:])
+        if shape is not PLAIN:
+            connection.run_many(
+                "INSERT INTO shape (stream, text) SELECT number, ? FROM stream WHERE name = ? "
+                "ON CONFLICT (stream) DO UPDATE SET text = excluded.text",
+                [(shape.to_text(), stream) for stream in streams],
+            )
     return len(streams)
+
+
+def _shape_of(bank: MultiBank, path: Path) -> Shape:
+    """The shape of streams that go on with such a bank."""
+    if bank.method != "multi" or bank.logits:
+        raise InvalidInput(
+            "bank of many classes must be of multi and take probabilities, as a service does, got "
+            f"{bank.method}{' of logits' if bank.logits else ''} - in {path}"
+        )
+    count = len(bank.classes)
+    classes: Any = count if bank.classes == tuple(range(count)) else list(bank.classes)
+    if isinstance(classes, list) and not all(isinstance(name, str) for name in classes):
+        raise InvalidInput(f"classes must be names, or the numbers of the columns, got {classes!r:.60} - in {path}")
+    return Shape.of_settings(StreamSettings(classes=classes), AUTO)
 
 
 def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
     """The name of its method, if a store can go on with it."""
-    name = name_of_method(bank.method)
+    pair = isinstance(bank, MultiBank)  # two classes with names
+    name = "auto" if pair else name_of_method(bank.method)
     if name is None:
         raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
     if wanted is not None and wanted.lower() != name:
         raise InvalidInput(f"method must be that of the bank, {name!r}, got {wanted!r}")
-    if bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
+    if not pair and bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
         raise InvalidInput(
             f"bank of {name} must draw for each key by itself (independent=True) and have keys of text, "
             f"got another, whose draws a service cannot go on with - in {path}"
         )
-    for key in bank:
-        problem = bad_name("key", str(key))
+    return name
+
+
+def _check_names(streams: list[str], path: Path) -> None:
+    for name in streams:
+        problem = bad_name("key", name)
         if problem:
             raise InvalidInput(f"{problem} - in {path}")
-    return name
 
 
 def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) -> None:
@@ -486,13 +533,19 @@ class ExportedFile:
                     yield part.filter(pa.array(~is_wide)).select(columns), rows[~is_wide]
 
 
+def are_places(names: Iterable[str]) -> bool:
+    """Whether classes have the numbers of their columns as names: HTTP takes their scores as a list."""
+    found = list(names)
+    return found == [str(column) for column in range(len(found))]
+
+
 def wide_fields(event: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What the forecast and the outcome of an exported event had, as HTTP takes them; None without an outcome."""
     if event["groups"] is not None:
         given = {"score": event["score"], "groups": json.loads(event["groups"])}
         return given, None if event["outcome"] is None else {"outcome": event["outcome"]}
     scores, label = dict(event["scores"] or ()), event["label"]
-    if list(scores) == [str(column) for column in range(len(scores))]:  # by their places
+    if are_places(scores):
         return {"scores": list(scores.values())}, None if label is None else {"label": int(label)}
     return {"scores": scores}, None if label is None else {"label": label}
 
@@ -510,6 +563,9 @@ class Operation(NamedTuple):
 
 class Stage:
     """All rows of a log, on the disk. Closing it deletes them, and so does the end of the process."""
+
+    _classes: ClassesOfLog | None = None  # of a log that others have written
+    _groups: GroupsOfLog | None = None
 
     def __init__(self) -> None:
         self.files: list[str] = []
@@ -538,9 +594,12 @@ class Stage:
     def read(self, files: list[LogFile], columns: EventColumns, options: Options, step: Step = no_progress) -> None:
         """Read and check all rows; the first that is wrong is named, unless such rows are to be skipped."""
         require_arrow()
-        self.files = [file.name for file in files]
-        reader = EventReader(options, trace=True, prefix=columns.prefix)
-        wide = {number: ExportedFile(file) for number, file in enumerate(files) if is_exported(file)}
+        self.files, self._classes, self._groups = [file.name for file in files], columns.classes, columns.groups
+        reader = EventReader(options, trace=True, prefix=columns.prefix, classes=self._classes, groups=self._groups)
+        if self._groups is not None:
+            self._groups.keep_all_names()
+        named = self._classes is not None or self._groups is not None
+        wide = {number: ExportedFile(file) for number, file in enumerate(files) if not named and is_exported(file)}
         plain: list[Any] = [wide.get(number, file) for number, file in enumerate(files)]
         with _room():
             for piece in reader.pieces(read_log(plain, columns, options, reader, step)):
@@ -552,9 +611,11 @@ class Stage:
             self.events, self.outcomes = self._run("SELECT count(*), count(outcome) FROM line").fetchone()
         if not any(file.wide for file in wide.values()):
             reader.check_end()
-        self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.chosen.items()}
+        self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.shown.items()}
         self.timed, self.skipped = "time" in columns.chosen, reader.skipped
         self.notes = columns.all_notes + reader.clock.notes + reader.outcomes.how_read + self._own_notes(reader)
+        self.notes += [self._classes.note] if self._classes is not None else []
+        self.notes += self._groups.notes if self._groups is not None else []
 
     def _own_notes(self, reader: EventReader) -> list[str]:
         notes = []
@@ -575,13 +636,17 @@ class Stage:
         times = [None] * count if piece.times is None else piece.times.tolist()
         known = [None] * count if piece.arrivals is None else piece.arrivals.tolist()
         files, rows = (np.asarray(column).tolist() for column in (piece.files, piece.rows))
+        scores, given, labels = self._given(piece, outcomes)
         self._run("BEGIN")
         self._database.executemany(
-            "INSERT INTO line (stream, id, score, outcome, time, known, file, row) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO line (stream, id, score, given, label, outcome, time, known, file, row) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             zip(
                 piece.slots.tolist(),
                 piece.ids.tolist(),
-                piece.scores.tolist(),
+                scores,
+                given,
+                labels,
                 outcomes,
                 times,
                 [None if moment == NEVER else moment for moment in known],
@@ -591,6 +656,22 @@ class Stage:
             ),
         )
         self._run("COMMIT")
+
+    def _given(self, piece: Piece, outcomes: list[int | None]) -> tuple[list[Any], list[Any], list[Any]]:
+        """What rows give beside numbers: scores, and of classes and groups what the events have, as JSON.
+
+        Which names the classes have is settled by their first labels, so until then they are columns.
+        """
+        count, scores = len(piece.scores), piece.scores.tolist()
+        if self._classes is not None:
+            labels = [None if outcome is None else json.dumps(outcome) for outcome in outcomes]
+            return [0.0] * count, [json.dumps(event) for event in scores], labels
+        if self._groups is None or piece.words is None:
+            return scores, [None] * count, [None] * count
+        groups = [self._groups.values_of(words) for words in piece.words.tolist()]
+        given = [{"score": score, "groups": values} for score, values in zip(scores, groups, strict=True)]
+        known = [None if outcome is None else json.dumps({"outcome": outcome}) for outcome in outcomes]
+        return scores, [json.dumps(event) for event in given], known
 
     def _add_wide(self, number: int, file: ExportedFile) -> None:
         """The events of an exported log that have classes or groups."""
@@ -643,8 +724,18 @@ class Stage:
                 if wide is None:
                     event = kind(self.streams[stream], name, value, seconds)
                 else:
-                    event = kind(self.streams[stream], name, time=seconds, **json.loads(wide))
+                    event = kind(self.streams[stream], name, time=seconds, **self._fields(json.loads(wide), is_outcome))
                 yield Operation(number, at, event)
+
+    def _fields(self, given: Any, is_outcome: int) -> dict[str, Any]:
+        """What an event of classes or groups has, as HTTP takes it."""
+        if self._classes is None:
+            return dict(given)
+        names = self._classes.names
+        by_place = are_places(names)
+        if is_outcome:
+            return {"label": given if by_place else names[given]}
+        return {"scores": given if by_place else dict(zip(names, given, strict=True))}
 
 
 @contextmanager

@@ -6,9 +6,20 @@ Every call needs the extra: ``pip install 'calibeat[spark]'``. Batch works from 
 from __future__ import annotations
 
 from .columns import bad_rows
-from .frame import Calibrated, calibrate
+from .folder import Calibrated, open  # noqa: A004 - calibeat.spark.open
+from .frame import calibrate
 from .session import session
 from .state import from_bank, to_bank
 from .stream import calibrate_stream, stream_state
 
-__all__ = ["Calibrated", "bad_rows", "calibrate", "calibrate_stream", "from_bank", "session", "stream_state", "to_bank"]
+__all__ = [
+    "Calibrated",
+    "bad_rows",
+    "calibrate",
+    "calibrate_stream",
+    "from_bank",
+    "open",
+    "session",
+    "stream_state",
+    "to_bank",
+]

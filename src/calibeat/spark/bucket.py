@@ -26,9 +26,11 @@ from calibeat.core.randomness import stream_key, uniforms_at
 from calibeat.core.stats import EVENTS
 from calibeat.errors import SnapshotMismatch
 from calibeat.hosts.bank import Bank, rows_in
+from calibeat.hosts.multi import Door
 from calibeat.hosts.rows import fold_on_rows, new_rows, receipt_type
 
-from .state import bank_of, from_bytes
+from .columns import lists_of, matrix_of_lists
+from .state import bank_of, door_of, from_bytes
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
@@ -54,7 +56,7 @@ class Rules:
     strings: bool  # whether keys are strings
     pages: int = 16
     expire: int | None = None  # microseconds after the time of a score
-    expire_as: int | None = None  # learn this in the place of an outcome that did not come
+    expire_as: int | None = None  # learn this in the place of an outcome that did not come; of many classes a column
     learnt: bool = False  # whether each outcome that is learnt or held is reported
     mature: int | None = None  # microseconds after the time of a score: outcomes are learnt then, and not before
 
@@ -71,26 +73,30 @@ class Bucket:
         self.rules = rules
         key = ("key", pa.string() if rules.strings else pa.int64())
         self._rows = Pages(rows, pa.schema([("hash", pa.int64()), key, ("row", pa.binary())]), rules.pages)
+        self._bank: Bank = bank_of(rules.described)
+        self._door = door_of(self._bank)
+        self._method: Any = self._bank.method if self._door is None else self._door.method
+        self._size = receipt_type(self._method).itemsize
+        self._width = self._method.spec.classes or 1  # numbers of a score
         named = [key, ("key_hash", pa.int64()), ("id", pa.string()), ("time", pa.int64())]
-        numbers = [(name, pa.float64()) for name in ("score", "forecast", "outcome")]
+        kind = pa.float64() if self._width == 1 else pa.list_(pa.float64(), self._width)
+        numbers = [("score", kind), ("forecast", kind), ("outcome", pa.float64())]
         stored = [*numbers, ("state", pa.int8()), ("receipt", pa.binary())]
         stored += [] if rules.mature is None else [("known", pa.int64())]
         schema = pa.schema([("hash", pa.int64()), *named, *stored])
         self._events = Pages(events, schema, rules.pages)  # those that wait
         self._settled = SettledIds(events, schema, rules.pages, forgets=rules.expire is not None)
         self._nothing = pa.schema([*named, *numbers, ("event_hash", pa.int64())]).empty_table()
-        self._bank: Bank = bank_of(rules.described)
-        self._method = self._bank.method
-        self._size = receipt_type(self._method).itemsize
 
     # ---- one micro-batch ------------------------------------------------------------------------------------------
 
     def serve(self, batch: Any, now: int | None = None) -> tuple[Any, Ints]:
         """Operations as a table: key, id, time, score (NaN: an outcome), outcome, and hashes of key and of both.
 
+        Of many classes a score is a list of numbers (nothing: an outcome), and an outcome the column of a label.
         -> the output rows, and at which moments outcomes that are held become mature. `now` is the watermark.
         """
-        batch = in_order(batch)
+        batch = in_order(batch.set_column(batch.column_names.index("score"), "score", self._scores(batch["score"])))
         hashes = batch["event_hash"].to_numpy()
         waiting, taken = self._events.take(hashes)
         settled, places = self._settled.find(hashes)
@@ -99,7 +105,7 @@ class Bucket:
         due = self.rules.due(events.time[complete])
         wait = (due > (_NEVER if now is None else now)) & (self.rules.mature is not None)
         held, complete, due = complete[wait], complete[~wait], np.unique(due[wait])
-        output = Output(events)
+        output = Output(events, self._door)
         self._learn(events, complete, output)
         events.state[complete], events.state[held] = SETTLED, HELD
         if self.rules.learnt:
@@ -111,6 +117,17 @@ class Bucket:
         self._events.put(table.filter(pa.array(~done)), taken)
         self._settled.add(table.filter(pa.array(done & ~unchanged)), places)
         return output.table(), due
+
+    def _scores(self, column: Any) -> Any:
+        """Scores as they are stored: probabilities, NaN where there is an outcome."""
+        if self._door is None:
+            return column.fill_null(float("nan"))
+        asked = np.asarray(one_array(column).is_valid())
+        scores = np.full((len(column), self._width), np.nan)
+        if asked.any():
+            given = matrix_of_lists(column.filter(pa.array(asked)), self._door.classes.count)
+            scores[asked] = self._door.scores(given).reshape(-1, self._width)
+        return column_of(scores)
 
     def _learn(self, events: Events, complete: Ints, output: Output) -> None:
         """Forecasts that are asked for, and outcomes to be learnt, in their order."""
@@ -132,7 +149,7 @@ class Bucket:
     def _fold(self, events: Events, of: Ints, is_asked: Flags, own: Ints) -> tuple[Vector, npt.NDArray[np.void]]:
         """Operations on the rows of their keys, which are read and written."""
         if not len(of):
-            return np.empty(0), np.empty(0, dtype=f"V{self._size}")
+            return np.empty((0, self._width)), np.empty(0, dtype=f"V{self._size}")
         used, places = np.unique(of, return_inverse=True)
         mine = events.names.select(["key_hash", "key"]).take(pa.array(used)).rename_columns(["hash", "key"])
         found, taken = self._rows.take(mine["hash"].to_numpy())
@@ -148,7 +165,7 @@ class Bucket:
             self._method,
             rows,
             slots,
-            np.where(is_asked, events.score[of], np.nan),
+            np.where(is_asked[:, None], events.score[of], np.nan).reshape(-1),
             np.where(is_asked, np.nan, events.outcome[of]),
             own,
             np.ascontiguousarray(events.receipts[brought]).view(f"V{self._size}").reshape(-1),
@@ -156,7 +173,7 @@ class Bucket:
         )
         content = bytes_of(np.ascontiguousarray(rows, dtype="<f8"))
         self._rows.put(pa.table([names["hash"], names["key"], content], schema=self._rows.schema), taken)
-        return made.forecasts, made.receipts
+        return made.forecasts.reshape(-1, self._width), made.receipts
 
     def _draws(self, rows: npt.NDArray[np.float64], slots: Slots, keys: Any) -> Vector:
         """The draws of forecasts, as the bank would draw them."""
@@ -189,7 +206,7 @@ class Bucket:
         gone, mature = events.time <= limit, events.state == HELD
         given_up = gone & (events.state == OPEN)
         of = self._by_age(events, np.flatnonzero(mature | given_up | (gone & (events.state == EARLY))))
-        output = Output(events)
+        output = Output(events, self._door)
         learnt, unknown = mature[of], events.state[of] == EARLY
         time = np.where(learnt, rules.due(events.time[of]), events.time[of])
         status = np.where(learnt, LEARNT, np.where(unknown, UNKNOWN, EXPIRED))
@@ -234,21 +251,21 @@ class Bucket:
 
 def in_order(batch: Any) -> Any:
     """Operations by time; at one time outcomes before scores; equals by id, then by value."""
-    time, score = batch["time"].to_numpy(), batch["score"].to_numpy()
-    is_score = ~np.isnan(score)
+    time, score = batch["time"].to_numpy(), matrix_in(batch["score"])
+    is_score = ~np.isnan(score[:, 0])
     order = np.lexsort((is_score, time))
     same = (np.diff(time[order]) == 0) & (np.diff(is_score[order].view(np.int8)) == 0)
     if same.any():
         rank = np.asarray(pc.rank(one_array(batch["id"]), tiebreaker="dense"))
-        value = np.where(is_score, score, batch["outcome"].to_numpy())
-        order = np.lexsort((value, rank, is_score, time))
+        order = np.lexsort((batch["outcome"].to_numpy(), *score.T[::-1], rank, is_score, time))
     return batch.take(pa.array(order))
 
 
 class Events:
     """Columns with a value for each event. `score_at` and `outcome_at` are positions in the micro-batch.
 
-    A position is -1 for what was known before, and the length of the batch for what has not come.
+    A position is -1 for what was known before, and the length of the batch for what has not come. Scores and forecasts
+    are rows of a matrix: of one number, or of one for each class.
     """
 
     def __init__(self, found: Any, batch: Any, size: int) -> None:
@@ -262,9 +279,10 @@ class Events:
         count = len(first)
         self.state = self._spread(found["state"].to_numpy(), count, NEW)
         self.time = self._spread(found["time"].to_numpy(), count, 0)  # of the score; while there is none, the outcome's
-        self.score, self.forecast, self.outcome = (
-            self._spread(found[name].to_numpy(), count, np.nan) for name in ("score", "forecast", "outcome")
+        self.score, self.forecast = (
+            self._spread(matrix_in(found[name]), count, np.nan) for name in ("score", "forecast")
         )
+        self.outcome = self._spread(found["outcome"].to_numpy(), count, np.nan)
         self.known = self.time.copy()  # the time of the outcome
         if "known" in found.column_names:
             known = found["known"].fill_null(0).to_numpy()
@@ -274,15 +292,15 @@ class Events:
         self._take(batch, n)
 
     def _spread(self, values: npt.NDArray[Any], count: int, missing: float) -> npt.NDArray[Any]:
-        spread = np.full(count, missing, dtype=values.dtype)
+        spread = np.full((count, *values.shape[1:]), missing, dtype=values.dtype)
         spread[self.stored] = values
         return spread
 
     def _take(self, batch: Any, n: int) -> None:
         """The first score and the first outcome of each event."""
-        self.op_time, self.op_score = batch["time"].to_numpy(), batch["score"].to_numpy()
+        self.op_time, self.op_score = batch["time"].to_numpy(), matrix_in(batch["score"])
         self.op_outcome = batch["outcome"].to_numpy()
-        self.is_score: Flags = ~np.isnan(self.op_score)
+        self.is_score: Flags = ~np.isnan(self.op_score[:, 0])
         had_score = (self.state == OPEN) | (self.state == SETTLED) | (self.state == HELD)
         had_outcome = (self.state == SETTLED) | (self.state == EARLY) | (self.state == HELD)
         self.score_at = np.where(had_score, -1, self._first(self.is_score))
@@ -316,15 +334,15 @@ class Events:
         at = np.arange(len(self.of))
         others = np.flatnonzero(np.where(self.is_score, self.score_at[self.of], self.outcome_at[self.of]) != at)
         of, is_score = self.of[others], self.is_score[others]
-        value = np.where(is_score, self.op_score[others], self.op_outcome[others])
-        return others, value == np.where(is_score, self.score[of], self.outcome[of])
+        same = (self.op_score[others] == self.score[of]).all(axis=1)
+        return others, np.where(is_score, same, self.op_outcome[others] == self.outcome[of])
 
     def table(self, schema: Any) -> Any:
         """All of them, as they are stored."""
         waits = (self.state == OPEN) | (self.state == HELD)
         columns = {name: self.names[name] for name in NAMES}
         columns |= {"state": self.state, "time": self.time}
-        columns |= {"score": self.score, "forecast": self.forecast, "outcome": self.outcome}
+        columns |= {"score": column_of(self.score), "forecast": column_of(self.forecast), "outcome": self.outcome}
         columns["receipt"] = bytes_of(self.receipts[self.receipt[waits]], waits)
         if "known" in schema.names:
             columns["known"] = pa.array(self.known, mask=self.state != HELD)
@@ -344,8 +362,8 @@ class Events:
 class Output:
     """Output rows of a bucket (forecasts and statuses of events), each with its place among the others."""
 
-    def __init__(self, events: Events) -> None:
-        self._events = events
+    def __init__(self, events: Events, door: Door | None) -> None:
+        self._events, self._door = events, door
         self._pieces: list[tuple[npt.NDArray[Any], ...]] = []
 
     def forecasts(self) -> None:
@@ -364,9 +382,9 @@ class Output:
         e = self._events
         at, same = e.repeats()
         of, is_score = e.of[at], e.is_score[at]
-        known = is_score | (e.score_at[of] < at)
+        known = (is_score | (e.score_at[of] < at))[:, None]
         numbers = {
-            "score": np.where(is_score, e.op_score[at], np.where(known, e.score[of], np.nan)),
+            "score": np.where(is_score[:, None], e.op_score[at], np.where(known, e.score[of], np.nan)),
             "forecast": np.where(known, e.forecast[of], np.nan),
             "outcome": np.where(is_score, np.nan, e.op_outcome[at]),
         }
@@ -387,8 +405,22 @@ class Output:
         order = np.argsort(merged[1], kind="stable")
         of, _, time, status, score, forecast, outcome = (column[order] for column in merged)
         names = self._events.names.select(["key", "id"]).take(pa.array(of))
-        columns = [names["key"], names["id"], time, statuses(status), score, forecast, outcome]
+        columns = [
+            names["key"],
+            names["id"],
+            time,
+            statuses(status),
+            self._shown(score),
+            self._shown(forecast),
+            outcome,
+        ]
         return pa.table([*columns, pa.nulls(len(of), pa.string())], names=list(COLUMNS))
+
+    def _shown(self, numbers: Vector) -> Any:
+        """Scores or forecasts as they go out: a number, or one for each class, and nothing where there is none."""
+        if self._door is None:
+            return numbers[:, 0]
+        return lists_of(self._door.forecasts(numbers.reshape(-1)), ~np.isnan(numbers[:, 0]))
 
 
 def statuses(codes: npt.NDArray[Any]) -> Any:
@@ -562,6 +594,20 @@ def unpacked(content: Any) -> Any:
 
 
 # ---- columns of Arrow as arrays of NumPy and back, without an object for each value -------------------------------
+
+
+def matrix_in(column: Any) -> Vector:
+    """Scores as the rows of a matrix: a column of numbers, or of lists of as many numbers each."""
+    array = one_array(column) if isinstance(column, pa.ChunkedArray) else column
+    width = array.type.list_size if pa.types.is_fixed_size_list(array.type) else 1
+    values: Vector = (array if width == 1 else array.flatten()).to_numpy()
+    return values.reshape(-1, width)
+
+
+def column_of(matrix: Vector) -> Any:
+    """The inverse."""
+    values = pa.array(np.ascontiguousarray(matrix).reshape(-1))
+    return values if matrix.shape[1] == 1 else pa.FixedSizeListArray.from_arrays(values, matrix.shape[1])
 
 
 def one_array(column: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from calibeat._util.check import check_choice
 from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.method import Method
-from calibeat.errors import InvalidInput
+from calibeat.errors import CalibeatError, InvalidInput
 from calibeat.hosts.bank import Bank, rows_in, rows_out
 from calibeat.late import next_forecasts
 from calibeat.monitor.monitor import Monitor
@@ -34,16 +34,20 @@ from .columns import (
     ROW,
     SCORE,
     TIME,
+    Many,
     Roles,
     duration,
     in_tables,
+    lists_of,
+    matrix_of_lists,
     numbered,
     place,
     quoted,
     read,
 )
-from .session import check_frame, check_libraries
-from .state import as_state, bank_of, described, from_bytes, state_to_resume, to_bytes
+from .folder import Calibrated, check_new, state_to_resume, write
+from .session import check_frame, check_libraries, without_pandas_warning
+from .state import as_state, bank_of, described, door_of, from_bytes, new_bank, to_bytes
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
@@ -52,13 +56,7 @@ F = LazyModule("pyspark.sql.functions")
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
 
 
-class Calibrated(NamedTuple):
-    """What `calibrate` gives back: two frames, computed when they are used."""
-
-    forecasts: Any  # the frame with `forecast`, and `judged`: whether the row holds the outcome of its event
-    state: Any  # key, row, method, version: see calibeat.spark.state
-
-
+@without_pandas_warning()
 def calibrate(
     frame: Any,
     *,
@@ -78,6 +76,8 @@ def calibrate(
     bad: str = "stop",
     partitions: int | None = None,
     path: str | os.PathLike[str] | None = None,
+    classes: Any = None,
+    logits: bool = False,
     groups: Any = None,
 ) -> Calibrated:
     """Forecast every event of a frame and learn its outcome, key by key: the bits of `Bank.run` on one machine.
@@ -93,7 +93,8 @@ def calibrate(
         before the first forecast of its key that is issued then or later; several at once in the order of their events.
         These are the bits of `Calibrator.run` with ``due=``. An outcome that is known after the last event of its key
         is not learnt, unless with `finish`. Times are timestamps, dates, or numbers of seconds.
-    state : where to go on from: a state frame, a `Bank`, or the path of a bank file.
+    state : where to go on from: a state frame, what `calibrate` or `open` gives, a `Bank`, or the path of a bank file
+        or of a run.
     monitor : a `Monitor`: each key then has one with its settings. Its numbers travel with the state.
     seed, independent : as in `Bank`, for hedging methods.
     mature : the age at which outcomes are learnt, a time such as ``"7d"``; needs `time`. As in `Bank.run`.
@@ -102,8 +103,13 @@ def calibrate(
     bad : "stop": the job fails at the first row that cannot be used, and names it. "skip": such rows are left out;
         `bad_rows` gives them with the reason.
     partitions : how many; Spark's own setting if not given. Results never depend on it.
-    path : a folder to write both results to, once, as Parquet; both frames then read from it. Without it each frame
-        computes when it is used, with the same bits: cache them, or give a path, where both are used.
+    path : a new folder to write both results to, once, as Parquet: ``forecasts/`` and ``state/``. Both frames then read
+        from it, and so does `open` later. Without it each frame computes when it is used, with the same bits: cache
+        them, or give a path, where both are used.
+    classes : many classes: how many, or their labels in the order of the scores, all strings or all numbers. `score` is
+        then a column of arrays, `outcome` holds labels, and `forecast` is an array: the bits of `MultiBank.run`. The
+        methods are "multi" (which "auto" means here), "ots" and "raw".
+    logits : whether the scores of many classes are logits.
     groups : refused, as by `Bank`: every key learns alone here.
 
     Returns ``(forecasts, state)``. Docs: docs/scale.md.
@@ -117,7 +123,8 @@ def calibrate(
     MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
-    bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1, groups=groups)
+    settings = {"seed": seed, "independent": independent, "monitor": monitor, "groups": groups}
+    bank = new_bank(method, classes, logits=logits, **settings)
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
     age = duration("mature", mature)
@@ -125,8 +132,11 @@ def calibrate(
         raise InvalidInput("mature needs the time of each event, got none; give time=")
     # Without late outcomes times are not looked at.
     late = outcome_time is not None or age is not None
-    roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
+    names = key, score, outcome
+    roles = Roles.of(frame, names, order, time if late else None, outcome_time, Many.of(door_of(bank)))
     work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
+    if path is not None:
+        check_new(frame.sparkSession, path)
     events = frame
     if bad == "skip":
         found = read(frame, roles)
@@ -153,7 +163,8 @@ def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
 
 def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
     """Each of both when it is used. For the state the workers read only the columns that they need."""
-    forecasts, roles = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame)), work.roles
+    roles = work.roles
+    forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame, roles))
     own = [name for name in OWN if name in placed.columns]
     needed = dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])
     kind = _key_kind(frame, roles)
@@ -167,21 +178,17 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
     """Both results in one pass, written to a folder and read from there."""
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    fields = [StructField(field.name, field.dataType) for field in _forecast_schema(frame).fields]
+    fields = [StructField(field.name, field.dataType) for field in _forecast_schema(frame, work.roles).fields]
     both = placed.mapInArrow(work, StructType([*fields, StructField(ROW, BinaryType())]))
-    both.write.parquet(os.fspath(path))
-    both = frame.sparkSession.read.parquet(os.fspath(path))
-    own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
-    rows = both.where(F.col(ROW).isNotNull()).select(own, F.col(ROW).alias("row"))
-    return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), as_state(rows, work.described))
+    key = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles))
+    return write(both, key, work.described, path)
 
 
-def _forecast_schema(frame: Any) -> Any:
-    from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
+def _forecast_schema(frame: Any, roles: Roles) -> Any:
+    from pyspark.sql.types import ArrayType, BooleanType, DoubleType, StructField, StructType
 
-    return StructType(
-        [*frame.schema.fields, StructField("forecast", DoubleType()), StructField("judged", BooleanType())]
-    )
+    forecast = DoubleType() if roles.many is None else ArrayType(DoubleType())
+    return StructType([*frame.schema.fields, StructField("forecast", forecast), StructField("judged", BooleanType())])
 
 
 def _key_kind(frame: Any, roles: Roles) -> str:
@@ -223,12 +230,15 @@ class Partition:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The whole partition."""
         before, piece = _Before(), None
-        for following in in_tables(batches, PIECE, self._cut):
+        try:
+            for following in in_tables(batches, PIECE, self._cut):
+                if piece is not None:
+                    yield from self._serve(piece, before, last=False)
+                piece = following
             if piece is not None:
-                yield from self._serve(piece, before, last=False)
-            piece = following
-        if piece is not None:
-            yield from self._serve(piece, before, last=True)
+                yield from self._serve(piece, before, last=True)
+        except CalibeatError as error:
+            raise error.with_traceback(None) from None  # Spark shows the traceback before the sentence
 
     def _cut(self, table: Any) -> int:
         """Where a piece may end: no place is cut, and where outcomes are late no key is. 0: not yet."""
@@ -274,8 +284,11 @@ class Partition:
 
     def _run(self, bank: Bank, table: Any) -> Vector:
         """The forecasts of a piece, which is learnt."""
-        keys = _keys(table[self.roles.key])
-        scores, outcomes = _floats(_own(table, SCORE, self.roles.score)), _floats(self._outcomes(table))
+        keys, given = _keys(table[self.roles.key]), _own(table, SCORE, self.roles.score)
+        if self.roles.many is None:
+            scores, outcomes = _floats(given), _floats(self._outcomes(table))
+        else:
+            scores, outcomes = matrix_of_lists(given, len(self.roles.many.labels)), _labels(self._outcomes(table))
         if not self.late:
             return bank.run(keys, scores, outcomes, threads=1)
         # `mature=0` adds nothing to `due`; it says that a key forecasts its raw scores until it has learnt something.
@@ -328,7 +341,7 @@ class Partition:
 
     def _forecasts(self, table: Any, forecasts: Vector) -> Iterator[Any]:
         given = table.select(list(self.columns))
-        given = given.append_column("forecast", pa.array(forecasts))
+        given = given.append_column("forecast", pa.array(forecasts) if forecasts.ndim == 1 else lists_of(forecasts))
         given = given.append_column("judged", pc.is_valid(self._outcomes(table)))
         if self.rows:
             given = given.append_column(ROW, pa.nulls(len(given), pa.binary()))
@@ -342,7 +355,8 @@ class Partition:
         if self.events:
             columns = {name: pa.nulls(len(keys), schema.field(name).type) for name in self.columns}
             columns[self.roles.key] = keys.cast(schema.field(self.roles.key).type)
-            columns |= {"forecast": pa.nulls(len(keys), pa.float64()), "judged": pa.nulls(len(keys), pa.bool_())}
+            kind = pa.float64() if self.roles.many is None else pa.list_(pa.float64())
+            columns |= {"forecast": pa.nulls(len(keys), kind), "judged": pa.nulls(len(keys), pa.bool_())}
             columns[ROW] = stored
         yield from pa.table(columns).to_batches()
 
@@ -373,6 +387,11 @@ def _keys(column: Any) -> Any:
 def _own(table: Any, own: str, name: str) -> Any:
     """A column of ours, or the one it was made from where the worker can read that."""
     return table[own if own in table.column_names else name]
+
+
+def _labels(column: Any) -> Any:
+    """Labels as a bank takes them, None where there is none."""
+    return column.to_numpy() if pa.types.is_integer(column.type) and not column.null_count else column.to_pylist()
 
 
 def _floats(column: Any) -> Vector:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,18 @@ SETTINGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
+
+
+@contextmanager
+def without_pandas_warning() -> Iterator[None]:
+    """Silence PySpark's warning that it does not fully support pandas 3, in our own calls.
+
+    We give Spark tables of Arrow. Frames of pandas carry only the rows of a bucket, and the tests run them with pandas
+    3. What the user does with pandas by himself still warns.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
 
 
 def check_libraries(what: str, *, stream: bool = False) -> None:
@@ -63,6 +77,7 @@ def check_java() -> None:
         )
 
 
+@without_pandas_warning()
 def session(master: str = "local[*]", name: str = "calibeat", settings: Mapping[str, Any] | None = None) -> Any:
     """A session of Spark: with Arrow, and with states of streams in RocksDB, as `calibrate_stream` needs them.
 

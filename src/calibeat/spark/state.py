@@ -5,7 +5,7 @@ column      holds
 ==========  =================================================================================================
 `key`       the key, a long or a string
 `row`       float64, little-endian: the method's state, six stats, and behind them the monitor's numbers if there is one
-`method`    the name of a preset, or JSON where a name does not say all (a method of your own, a seed, a monitor)
+`method`    the name of a preset, or JSON where a name does not say all (a method of your own, a seed, classes, ...)
 `version`   of this layout: 1
 ==========  =================================================================================================
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,14 @@ import numpy.typing as npt
 
 from calibeat._util.check import shown
 from calibeat._util.extras import LazyModule
-from calibeat.core.method import Method, method_named, name_of
+from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.hosts.bank import Bank, row_width, rows_in, rows_out
+from calibeat.hosts.bankfile import holds_classes
+from calibeat.hosts.multi import Door, MultiBank
 from calibeat.monitor.monitor import Monitor
 
-from .columns import check_one_kind
-from .session import check_frame, check_libraries, has_streams
+from .session import check_frame, check_libraries, has_streams, without_pandas_warning
 
 pa = LazyModule("pyarrow")
 F = LazyModule("pyspark.sql.functions")
@@ -41,12 +43,40 @@ STATE = "key {key}, row binary, method string, version int"
 # ---- what the rows belong to -------------------------------------------------------------------------------------
 
 
+def new_bank(method: Any, classes: Any = None, *, logits: bool = False, **settings: Any) -> Bank:
+    """An empty bank: of two classes, or of those given; then "auto" is "multi". `settings` are those of `Bank`.
+
+    >>> new_bank("auto").method.learner, new_bank("auto", ["cat", "dog", "bird"])
+    (Lanes(horizon=True), MultiBank(3 classes, method='multi', keys=0))
+    """
+    if classes is None:
+        if logits:
+            raise InvalidInput("logits must come with classes, got no classes")
+        return Bank(method, **settings, threads=1)
+    name = "multi" if method == AUTO or (isinstance(method, str) and method.lower() == "auto") else method
+    own = {name: value for name, value in settings.items() if name not in ("seed", "independent")}  # nothing is drawn
+    return MultiBank(classes, name, logits, **own, threads=1)
+
+
+def door_of(bank: Bank) -> Door | None:
+    """How scores and labels of many classes come in and go out; None for two classes without names."""
+    return Door(bank.classes, bank.method, bank.logits) if isinstance(bank, MultiBank) else None
+
+
 def described(bank: Bank) -> str:
-    """Method, seed, draws and monitor of a bank as text.
+    """Method, seed, draws, classes and monitor of a bank as text.
 
     >>> described(Bank("tops")), described(Bank("tops", seed=7))
     ('tops', '{"independent": false, "method": "tops", "monitor": null, "seed": 7}')
+    >>> described(MultiBank(["cat", "dog"], "ots"))
+    '{"classes": ["cat", "dog"], "logits": false, "method": "ots", "monitor": null}'
     """
+    monitor = None if bank.watched is None else asdict(bank.watched)
+    if isinstance(bank, MultiBank):
+        count = len(bank.classes)
+        classes = count if bank.classes == tuple(range(count)) else list(bank.classes)
+        many = {"classes": classes, "method": bank.method, "logits": bank.logits, "monitor": monitor}
+        return json.dumps(many, sort_keys=True)
     name = name_of(bank.method)
     plain = bank.seed == 0 and not bank.independent and bank.watched is None
     if name is not None and plain:
@@ -55,7 +85,7 @@ def described(bank: Bank) -> str:
         "method": name or bank.method.to_dict(),
         "seed": bank.seed,
         "independent": bank.independent,
-        "monitor": None if bank.watched is None else asdict(bank.watched),
+        "monitor": monitor,
     }
     return json.dumps(settings, sort_keys=True)
 
@@ -70,15 +100,12 @@ def bank_of(text: str) -> Bank:
         return Bank(text, threads=1)
     try:
         settings = json.loads(text)
-        method = settings["method"]
-        monitor = settings["monitor"]
-        return Bank(
-            method_named(method) if isinstance(method, str) else Method.from_dict(method),
-            settings["seed"],
-            independent=settings["independent"],
-            monitor=None if monitor is None else Monitor(**monitor),
-            threads=1,
-        )
+        if settings["monitor"] is not None:
+            settings["monitor"] = Monitor(**settings["monitor"])
+        if "classes" not in settings:
+            method = settings["method"]
+            settings["method"] = method_named(method) if isinstance(method, str) else Method.from_dict(method)
+        return new_bank(**settings)
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotMismatch(f"state must name a method that this version knows, got {text!r:.200}") from error
 
@@ -134,16 +161,7 @@ def as_state(rows: Any, text: str) -> Any:
     return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
 
 
-def state_to_resume(state: Any, frame: Any, key: str, wanted: str) -> Any:
-    """A state frame, a `Bank` or the path of its file, as a frame of the wanted description, for keys as in `frame`."""
-    if isinstance(state, (str, os.PathLike, Bank)):
-        state = from_bank(state, frame.sparkSession)
-    found = check_state(state).select("method", "version").distinct().limit(2).collect()
-    check_same([(row["method"], row["version"]) for row in found], wanted)
-    check_one_kind((frame, key, "the frame"), (state, "key", "the state"))
-    return state
-
-
+@without_pandas_warning()
 def to_bank(state: Any) -> Bank:
     """A state frame as one `Bank` in the memory of the driver: to save it, to serve from it, to look at it.
 
@@ -171,6 +189,7 @@ def _from_pandas(frame: Any) -> Any:  # pragma: no cover - Spark 3.5, which has 
     return pa.Table.from_pandas(frame.toPandas(), preserve_index=False)
 
 
+@without_pandas_warning()
 def from_bank(bank: Any, spark: Any) -> Any:
     """A bank, or the file of one, as a state frame: `calibrate` and `calibrate_stream` go on from it.
 
@@ -185,7 +204,7 @@ def from_bank(bank: Any, spark: Any) -> Any:
     """
     check_libraries("calibeat.spark")
     if isinstance(bank, (str, os.PathLike)):
-        bank = Bank.load(bank, threads=1)
+        bank = (MultiBank if holds_classes(Path(bank)) else Bank).load(bank, threads=1)
     if not isinstance(bank, Bank):
         raise InvalidInput(f"bank must be a Bank or the path of its file, got {type(bank).__name__}")
     if bank.prior is not None:

@@ -5,9 +5,11 @@ Spark hands the rows of a group to Python one by one. So the rows of a bucket tr
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -15,26 +17,43 @@ from calibeat._util.check import check_choice, check_outcome, check_whole
 from calibeat._util.extras import LazyModule
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank
 
-from .bucket import BAD, COLUMNS, LATE, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
-from .columns import TIMESTAMPS, check_column, check_one_kind, duration, first_wrong, in_tables, quoted
-from .session import check_frame, check_libraries
-from .state import as_state, described, state_to_resume
+from .bucket import BAD, COLUMNS, LATE, STATUSES, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
+from .columns import (
+    TIMESTAMPS,
+    Many,
+    check_column,
+    check_one_kind,
+    duration,
+    first_wrong,
+    in_tables,
+    quoted,
+    wrong_values,
+)
+from .folder import state_to_resume
+from .session import check_frame, check_libraries, without_pandas_warning
+from .state import as_state, described, door_of, new_bank
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
 F = LazyModule("pyspark.sql.functions")
 
 OUTPUT = (
-    "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
+    "key {key}, id string, time timestamp, status string, score {score}, forecast {score}, outcome double, "
+    "reason string"
 )
-PACKED = "bucket int, content binary"
+PACKED = "bucket int, content binary, clock timestamp"
 MOST_BUCKETS = 4096
 EXPIRY_TICKS = 16  # timers in the time after which an event expires
+AHEAD = "time must not be ahead of the clock of the cluster by more than max_ahead"
+TRUSTED = 100  # one row in so many may have a clock that is wrong
+MUCH = 0.05  # the share of rows that were not served which is told
+ROWS_IN, ROWS_OUT = "calibeat_in", "calibeat_out"  # what Spark's progress of a query calls the counts
 _PIECE = 262_144  # rows that are packed at once
+_log = logging.getLogger("calibeat.spark")
 
 
+@without_pandas_warning()
 def calibrate_stream(
     scores: Any,
     outcomes: Any,
@@ -53,10 +72,13 @@ def calibrate_stream(
     expire_as: Any = None,
     mature: Any = None,
     watermark: str = "10 minutes",
+    max_ahead: Any = "1h",
     learnt: bool = False,
     bad: str = "stop",
     buckets: int = 64,
     pages: int = 16,
+    classes: Any = None,
+    logits: bool = False,
     groups: Any = None,
 ) -> Any:
     """Forecast every score of a stream as it comes, and learn outcomes from another stream whenever they come.
@@ -68,7 +90,7 @@ def calibrate_stream(
     time, outcome_time : when a score was issued and when an outcome was known, timestamps. `outcome_time` is the name
         in `outcomes`, if it is another.
     method, seed, independent : as in `Bank`.
-    state : a state frame, a bank or the path of its file to start from, in the first micro-batch of a new checkpoint.
+    state : where to start from, in the first micro-batch of a new checkpoint; as of `calibrate`.
     expire : the age at which an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
     expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
@@ -76,16 +98,23 @@ def calibrate_stream(
         before is held until its event is so old by the watermark. So ones and zeros are learnt at the same age.
     watermark : with `expire` or `mature`, how late rows may be. Rows that are older than the latest time of earlier
         micro-batches less this are late: they are reported and not served.
+    max_ahead : a row whose time is further ahead of the time at which its micro-batch began has a wrong clock. It is
+        reported as "bad" and not served, also with ``bad="stop"``. Nor can the latest hundredth of the rows that are
+        packed together move the watermark further than this beyond the others. None: every clock is believed.
     learnt : also report every outcome that is held or learnt.
     bad : "stop": the query fails at the first row that cannot be used, and names it. "side": such rows are reported.
     buckets : of keys, the unit of state. Fixed for the life of a checkpoint.
     pages : of a bucket, the unit of writing. Fixed as well.
+    classes, logits : many classes, as of `calibrate`: `score` is a column of arrays, `outcome` holds labels, and so do
+        `score`, `forecast` and `outcome` of the result. Scores are then reported as probabilities.
     groups : refused, as by `Bank`: every key learns alone here.
 
     Returns a streaming frame: key, id, time, status, score, forecast, outcome, reason. Forecasts have the status
     "forecast". All others are the side output: "repeated" and "conflict" (the id came before, with the same score or
     outcome or with another), "expired" (no outcome came), "unknown" (an outcome expired without a score), "late", "bad"
-    (with a reason), "held" and "learnt" if asked for.
+    (with a reason), "held" and "learnt" if asked for. How many rows came, and how many of each status went out, is in
+    the progress of the query, under ``observedMetrics``: ``calibeat_in`` and ``calibeat_out``. Where more than a
+    twentieth of the rows of a micro-batch is late or bad, a warning is logged.
 
     Within a micro-batch, operations of a key are taken by time, outcomes before scores of the same time, then by id;
     micro-batches one after the other. What comes of age is learnt after the rows of the micro-batch: by due time, then
@@ -99,7 +128,9 @@ def calibrate_stream(
     MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
-    bank = Bank(method, seed, independent=independent, threads=1, groups=groups)
+    bank = new_bank(method, classes, logits=logits, seed=seed, independent=independent, groups=groups)
+    door = door_of(bank)
+    many = Many.of(door)
     check_frame(scores, "scores", streaming=True)
     check_frame(outcomes, "outcomes", streaming=True)
     check_choice("bad", bad, ("stop", "side"))
@@ -108,22 +139,35 @@ def calibrate_stream(
     times = time, outcome_time or time
     for frame, when, role, name in ((scores, times[0], "score", score), (outcomes, times[1], "outcome", outcome)):
         for column in (("key", key), ("id", id), ("time", when, TIMESTAMPS), (role, name)):
-            check_column(frame, *column)
+            check_column(frame, *(column if many is None or column[0] != role else (role, name, many.holds[role])))
     strings = check_one_kind((scores, key, "scores"), (outcomes, key, "outcomes"))
     expires, matures = duration("expire", expire, least=1), duration("mature", mature, least=1)
+    ahead = duration("max_ahead", max_ahead)
     if expires is not None and matures is not None and expires <= matures:
         raise InvalidInput(f"expire must be longer than mature, got {expire!r} and {mature!r}")
     if expire_as is not None and expires is None:
         raise InvalidInput("expire_as needs expire, got none")
-    settled = None if expire_as is None else int(check_outcome(expire_as))
+    settled = None
+    if expire_as is not None:
+        settled = int(check_outcome(expire_as)) if door is None else door.classes.column(expire_as)
     rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures)
     timed = expires is not None or matures is not None
-    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, watermark if timed else None)
+    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, ahead, many)
+    both = both.observe(ROWS_IN, F.count(F.lit(1)).alias("rows"))
     initial = None if state is None else _initial(state_to_resume(state, scores, key, rules.described), buckets)
-    grouped = both.mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
-    schema = OUTPUT.format(key="string" if strings else "bigint")
+    packed_rows = both.mapInArrow(Pack(buckets, ahead), PACKED)
+    if timed:
+        packed_rows = packed_rows.withWatermark("clock", watermark)
+    # Without the column of the watermark: Spark would drop rows that are late, and nobody would hear of them.
+    grouped = packed_rows.select("bucket", "content").groupBy("bucket")
+    kinds = {"key": "string" if strings else "bigint", "score": "double" if many is None else "array<double>"}
     worker = processor(rules, stop=bad == "stop")
-    return grouped.transformWithStateInPandas(worker, schema, "Append", "EventTime" if timed else "None", initial)
+    mode = "EventTime" if timed else "None"
+    told = grouped.transformWithStateInPandas(worker, OUTPUT.format(**kinds), "Append", mode, initial)
+    if many is not None:
+        told = told.withColumn("outcome", many.label_at(F.col("outcome")))
+    _tell_shares(scores.sparkSession)
+    return told.observe(ROWS_OUT, *(F.count(F.when(F.col("status") == name, 1)).alias(name) for name in STATUSES))
 
 
 def _operations(
@@ -132,16 +176,19 @@ def _operations(
     names: tuple[str, str, str, str],
     times: tuple[str, str],
     strings: bool,
-    watermark: str | None,
+    ahead: int | None,
+    many: Many | None,
 ) -> Any:
     """Both streams as one. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
     key, name, score, outcome = (quoted(given) for given in names)
     kind = "string" if strings else "bigint"
+    label = "string" if many is not None and many.named else "double"
 
     def columns(frame: Any, when: str, p: Any, y: Any) -> Any:
         shared = F.col(key).cast(kind).alias("key"), F.col(name).cast("string").alias("id")
         moment = F.col(quoted(when)).cast("timestamp").alias("time")
-        return frame.select(*shared, moment, p.cast("double").alias("score"), y.cast("double").alias("outcome"))
+        scores = p.cast("double" if many is None else "array<double>").alias("score")
+        return frame.select(*shared, moment, scores, y.cast(label).alias("outcome"))
 
     nothing = F.lit(None)
     asked = columns(scores, times[0], F.col(score), nothing).withColumn("is_score", F.lit(True))
@@ -149,14 +196,65 @@ def _operations(
     both = asked.unionByName(known)
     p, y, is_score = F.col("score"), F.col("outcome"), F.col("is_score")
     checks = [(F.col(name).isNull(), name, f"{name} must be there") for name in ("key", "id", "time")]
-    checks.append((is_score & (p.isNull() | ~p.between(0.0, 1.0)), "score", "score must be in [0, 1]"))
-    checks.append((~is_score & (y.isNull() | ~y.isin(0.0, 1.0)), "outcome", "outcome must be 0 or 1"))
-    both = both.withColumn("reason", first_wrong(checks))
-    if watermark is not None:
-        both = both.withWatermark("time", watermark)
+    wrong_scores, (wrong_outcome, rule) = wrong_values(p, y, many)
+    checks += [(is_score & wrong, "score", required) for wrong, required in wrong_scores]
+    checks.append((~is_score & (y.isNull() | wrong_outcome), "outcome", rule))
     moment = F.unix_micros("time").alias("time")
+    if ahead is not None:  # the time at which the micro-batch began: the same where it runs again
+        checks.append((moment > F.unix_micros(F.current_timestamp()) + ahead, "time", AHEAD))
+    both = both.withColumn("reason", first_wrong(checks))
+    if many is not None:
+        both = both.withColumn("outcome", many.position(y))
     hashes = F.xxhash64("key").alias("key_hash"), F.xxhash64("key", "id").alias("event_hash")
     return both.select("key", "id", moment, "score", "outcome", "reason", *hashes)
+
+
+# ---- what is told of rows that are not served ---------------------------------------------------------------------
+
+_told: WeakSet[Any] = WeakSet()  # sessions that have a listener
+
+
+def _tell_shares(spark: Any) -> None:
+    """Log a warning, in this session, where many rows of a micro-batch are late or bad."""
+    if spark in _told or type(spark).__module__.startswith("pyspark.sql.connect"):  # there is no Java to listen to
+        return
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Shares(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            told = not_served(event.progress.observedMetrics)
+            if told:
+                _log.warning("micro-batch %s: %s", event.progress.batchId, told)
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            pass
+
+    spark.streams.addListener(Shares())
+    _told.add(spark)
+
+
+def not_served(counts: Any) -> str:
+    """What is to be said of the counts of a micro-batch, as ``observedMetrics`` has them; nothing if all is well.
+
+    >>> not_served({"calibeat_in": {"rows": 2000}, "calibeat_out": {"late": 400, "bad": 1}})
+    '400 of 2,000 rows (20 %) were late: older than the watermark, and not served - see watermark= and the clocks'
+    """
+    if ROWS_IN not in counts or ROWS_OUT not in counts:
+        return ""
+    rows, out = counts[ROWS_IN]["rows"], counts[ROWS_OUT]
+    causes = {
+        "late": "older than the watermark, and not served - see watermark= and the clocks",
+        "bad": "not served - the output has their reasons",
+    }
+    found = [
+        f"{out[name]:,} of {rows:,} rows ({out[name] / rows:.0%}) were {name}: {cause}".replace("%)", " %)")
+        for name, cause in causes.items()
+        if rows and out[name] > MUCH * rows
+    ]
+    return "; ".join(found)
 
 
 def _initial(state: Any, buckets: int) -> Any:
@@ -164,12 +262,20 @@ def _initial(state: Any, buckets: int) -> Any:
     return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
 
 
+@without_pandas_warning()
 def stream_state(
-    spark: Any, checkpoint: str | os.PathLike[str], *, method: Method | str = "auto", seed: int = 0
+    spark: Any,
+    checkpoint: str | os.PathLike[str],
+    *,
+    method: Method | str = "auto",
+    seed: int = 0,
+    classes: Any = None,
+    logits: bool = False,
 ) -> Any:
     """The rows of all keys of a stream as a state frame, read from its checkpoint after the last finished micro-batch.
 
-    `method` and `seed` must be those of the stream. Events that wait for outcomes stay in the checkpoint.
+    `method`, `seed`, `classes` and `logits` must be those of the stream. Events that wait for outcomes stay in the
+    checkpoint.
 
     Raises
     ------
@@ -177,7 +283,7 @@ def stream_state(
     MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
-    text = described(Bank(method, seed, threads=1))
+    text = described(new_bank(method, classes, logits=logits, seed=seed))
     reader = spark.read.format("statestore").option("stateVarName", "rows")
     pages = reader.load(os.fspath(checkpoint)).select(F.col("user_map_value.content").alias("content"))
     first = pages.limit(1).collect()
@@ -198,10 +304,13 @@ def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it
 
 
 class Pack:
-    """For `mapInArrow`: operations in, one row for each bucket out."""
+    """For `mapInArrow`: operations in, one row for each bucket out, with the time that all of them have reached.
 
-    def __init__(self, buckets: int) -> None:
-        self._buckets = buckets
+    `ahead` is how far, in microseconds, the latest of them may move the clock.
+    """
+
+    def __init__(self, buckets: int, ahead: int | None = None) -> None:
+        self._buckets, self._ahead = buckets, ahead
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Tables of many rows, cut by bucket."""
@@ -213,7 +322,24 @@ class Pack:
             placed = table.take(pa.array(order)).cast(_short(table.schema)).combine_chunks()
             parts = [placed.slice(i, j - i) for i, j in zip(begin.tolist(), ends, strict=True)]
             columns = [pa.array(used.astype(np.int32)), pa.array([packed(part) for part in parts], pa.binary())]
-            yield pa.RecordBatch.from_arrays(columns, names=["bucket", "content"])
+            clock = np.full(len(used), clock_of(table, self._ahead))
+            columns.append(pa.array(clock).cast(pa.timestamp("us", tz="UTC")))
+            yield pa.RecordBatch.from_arrays(columns, names=["bucket", "content", "clock"])
+
+
+def clock_of(table: Any, ahead: int | None) -> int:
+    """The latest time of rows that can be used, in microseconds; 0 if there is none.
+
+    One row in a hundred, and one at least, may be wrong: such rows move it by `ahead` at most, if others are there.
+    """
+    times = table.filter(pc.is_null(table["reason"]))["time"].to_numpy()
+    if not len(times):
+        return 0
+    others = len(times) - max(1, len(times) // TRUSTED)
+    latest = int(times.max())
+    if ahead is None or others < 1:
+        return latest
+    return min(latest, int(np.partition(times, others - 1)[others - 1]) + ahead)
 
 
 def _short(schema: Any) -> Any:
@@ -283,8 +409,9 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
     if batch["reason"].null_count < len(batch):
         wrong = pc.is_valid(batch["reason"])
         bad = batch.filter(wrong)
-        if stop:
-            first = bad.sort_by([("time", "ascending"), ("id", "ascending")]).slice(0, 1).to_pylist()[0]
+        ours = bad.filter(pc.invert(pc.starts_with(bad["reason"], AHEAD)))  # a wrong clock elsewhere stops nobody
+        if stop and len(ours):
+            first = ours.sort_by([("time", "ascending"), ("id", "ascending")]).slice(0, 1).to_pylist()[0]
             raise InvalidInput(f"{first['reason']} - at key {first['key']!r:.60}, id {first['id']!r:.60}")
         yield from framed(_aside(bad, BAD))
         batch = batch.filter(pc.invert(wrong))
@@ -294,8 +421,8 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
         batch = batch.filter(pc.invert(late))
     if not len(batch):
         return
-    columns = {name: batch[name].fill_null(float("nan")) for name in ("score", "outcome")}
-    columns |= {name: batch[name] for name in ("key", "id", "time", "key_hash", "event_hash")}
+    columns = {name: batch[name] for name in ("key", "id", "time", "score", "key_hash", "event_hash")}
+    columns["outcome"] = batch["outcome"].fill_null(float("nan"))
     output, due = bucket.serve(pa.table(columns), now)
     moments = set((due // 1000).tolist())
     expire = bucket.rules.expire
@@ -312,7 +439,7 @@ def _aside(rows: Any, status: int) -> Any:
     """Rows that are not served."""
     columns = {name: rows[name] for name in ("key", "id", "time", "score", "outcome", "reason")}
     columns["status"] = statuses(np.full(len(rows), status))
-    columns["forecast"] = pa.nulls(len(rows), pa.float64())
+    columns["forecast"] = pa.nulls(len(rows), rows["score"].type)
     return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS))
 
 

@@ -6,6 +6,7 @@ An attribute is a column, or the hour, the weekday or the month of a column of t
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -59,8 +60,10 @@ def names_in(text: str) -> list[str]:
 class _Book(WordMaker):
     """Makes words, and notes the names of the first values."""
 
+    most = MOST_NAMES
+
     def _note(self, word: int, value: Value) -> None:
-        if len(self.book) < MOST_NAMES:
+        if len(self.book) < self.most:
             self.book[word] = value
 
 
@@ -207,6 +210,16 @@ class GroupsOfLog:
         return self._book.of_events(dict(columns), events, first_row).reshape(events, len(self.attributes))
 
     # ---- names ---------------------------------------------------------------------------------------------------
+
+    def keep_all_names(self) -> None:
+        """Note the name of every value, however many there are: `values_of` needs them."""
+        self._book.most = sys.maxsize
+
+    def values_of(self, words: Sequence[int]) -> dict[str, Value]:
+        """The values of an event by attribute."""
+        book = self._book.book
+        values = (book[word & _SEED_BITS] for word in words)
+        return {attribute.name: value for attribute, value in zip(self.attributes, values, strict=True)}
 
     def name_of(self, k: int, word: int) -> str:
         """A value as the report shows it; its word where the name was not kept.
