@@ -33,6 +33,7 @@ def page(payload: Payload) -> str:
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
         *_filled(example(payload)),
+        *(line for caveat in verdict["caveats"] for line in _filled(caveat)),
         *(_filled(payload["later"]["sentence"]) if "later" in payload else []),
         "",
         *_filled(" ".join(verdict["sentences"])),

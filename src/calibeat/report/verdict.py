@@ -17,6 +17,10 @@ from .schema import AnswerInfo, Happened, LeaderboardRow, Number, Payload, Tripl
 
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 BAR_WIDTH, BAR_HEIGHT = 400, 14
+LOG_LOSS = (
+    " is how surprised the forecasts were by what happened, on average: 0 is perfect, to say 50 % each time costs "
+    "0.693, and to be sure and wrong costs most."
+)
 
 # ---- verdict -----------------------------------------------------------------------------------------------------
 
@@ -29,7 +33,8 @@ def verdict(payload: Payload) -> Element:
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
         tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
-        tag("p", typeset(payload["later"]["sentence"]), id="assumes") if "later" in payload else None,
+        *(tag("p", typeset(caveat), class_="caveat") for caveat in found["caveats"]),
+        tag("p", typeset(payload["later"]["sentence"]), id="assumes", class_="caveat") if "later" in payload else None,
         *_for_everybody(payload, payload["answer"]),
         tag("details", tag("summary", "The numbers behind it, for experts"), *sentences, id="expert"),
         _figures(payload),
@@ -38,11 +43,15 @@ def verdict(payload: Payload) -> Element:
 
 
 def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
-    rows = [_happened(payload, one, scale_of(answer["happened"])) for one in answer["happened"]]
-    return [
+    happened = answer["happened"]
+    shown = [
         tag("p", typeset(example(payload)), class_="lead", id="example"),
-        tag("div", *rows, class_="happened"),
+        tag("div", *(_happened(payload, one, scale_of(happened)) for one in happened), class_="happened"),
+    ]
+    return [
+        *(shown if happened else []),
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
+        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS), id="log-loss"),
         _do_this(answer),
     ]
 
@@ -60,9 +69,12 @@ def scale_of(happened: list[Happened]) -> int:
 
 
 def example(payload: Payload) -> str:
-    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice."""
+    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice.
+
+    Nothing where the raw score is kept.
+    """
     labels, happened = labels_of(payload), payload["answer"]["happened"]
-    scale = scale_of(happened)
+    scale = scale_of(happened) if happened else 0
     sentences: list[str] = []
     for one in happened:
         who = "the raw score" if one["method"] == payload["methods"][0]["name"] else labels[one["method"]]
@@ -181,6 +193,7 @@ CLASS_MEASURES = (
     Measure("classwise_ce", "Class-wise CE", "the mean over the classes of the calibration error of each", "low"),
     Measure("accuracy", "Accuracy", "share of events in which the top class is right; higher is better", "high"),
 )
+USUAL = ("log_loss", "ce", "classwise_ce", "brier", "auc")  # columns that are shown at first
 AGAINST_RAW = "difference to the raw score on this log with its 95 % interval; negative is better"
 CE_AGAINST_RAW = "difference to the raw score; less or more only where luck cannot explain it"
 LUCK = "the calibration error that perfectly calibrated forecasts in these bins would show by luck"
@@ -241,12 +254,12 @@ def leaderboard(payload: Payload) -> Element:
     for metric, label in METRICS:
         explained = CE_AGAINST_RAW if metric == "ce" else AGAINST_RAW
         head.append(_heading(f"{label} against raw", "low", explained, metric))
-        head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
-    head.extend(_named(m) for m in measures[1:])
+        head.append(_rare(_heading("Against the best other", "low", AGAINST_OTHER, metric)))
+    head.extend(_named(m) if m.field in USUAL else _rare(_named(m)) for m in measures[1:])
     if not many:
-        head.append(_heading("Regret", "low", REGRET))
-    head.append(_heading("ln e-value", "high", E_VALUE))
-    head.append(_heading("Time", "low", TIME))
+        head.append(_rare(_heading("Regret", "low", REGRET)))
+    head.append(_rare(_heading("ln e-value", "high", E_VALUE)))
+    head.append(_rare(_heading("Time", "low", TIME)))
     columns = {m.field: [_value(payload, row, m) for row in rows] for m in measures}
     scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
     body = tag("tbody")
@@ -260,14 +273,15 @@ def leaderboard(payload: Payload) -> Element:
         measured = {m.field: _measure(m, columns[m.field][at], columns[m.field]) for m in measures}
         line.append(measured.pop("log_loss"))
         for metric, _ in METRICS:
-            line.extend(_differences(row, metric, scales[metric], labels))
-        line.extend(measured.values())
+            against_raw, against_other = _differences(row, metric, scales[metric], labels)
+            line.extend([against_raw, _rare(against_other)])
+        line.extend(cell if field in USUAL else _rare(cell) for field, cell in measured.items())
         luck = f"luck {number(row['ce_luck'], decimals(columns['ce']))}"
         measured["ce"].append(tag("span", luck, class_="luck", title=LUCK))
         if not many:
-            line.append(_cell(row["regret"], number(row["regret"], 1)))
-        line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
-        line.append(_cell(info["seconds"], duration(info["seconds"])))
+            line.append(_rare(_cell(row["regret"], number(row["regret"], 1))))
+        line.append(_rare(_cell(row["log_e_value"], number(row["log_e_value"], 1))))
+        line.append(_rare(_cell(info["seconds"], duration(info["seconds"]))))
         body.append(line)
     return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
 
@@ -276,6 +290,12 @@ def _value(payload: Payload, row: LeaderboardRow, measure: Measure) -> Number:
     if measure.field == "classwise_ce":
         return payload["classes"]["methods"][row["method"]]["classwise_ce"]
     return row[measure.field]
+
+
+def _rare(cell: Element) -> Element:
+    """A cell of a column that is shown on request."""
+    cell.set("class", f"{cell.get('class', '')} rare".strip())
+    return cell
 
 
 def _heading(label: str, first: str, explained: str, metric: Metric | None = None) -> Element:
