@@ -276,11 +276,11 @@ def run(
         source.keys = list(reader.names)
     made = summarise(replayed, source, collector)
     _add_segments(made, replayed, source, collector, reader)
-    _add_later(made, replayed, source, collector, options.seed)
+    _add_later(made, replayed, collector, options.seed)
     return made
 
 
-def _add_later(made: Payload, replayed: Replayed, source: LogInfo, collected: Collector, seed: int) -> None:
+def _add_later(made: Payload, replayed: Replayed, collected: Collector, seed: int) -> None:
     """What the choice would be worth if outcomes came later, where nobody knows when they came."""
     best = next(each for each in replayed.runners if each.name == made["verdict"]["method"])
     if best is not replayed.runners[0] and made["verdict"]["confidence"] != "unclear":  # no percentage before it is
@@ -428,7 +428,7 @@ def _facts(replayed: Replayed, source: LogInfo, labels: dict[str, str], base: st
         labels,
         replayed.blocks.judged,
         {runner.name: float(runner.tally.running[1]) for runner in runners},
-        base,
+        base=base,
         learnt=None if replayed.delays is None else replayed.delays.learnt,
         assumption=None if source.columns is None else source.columns.assumption,
         unsettled=None if source.columns is None else source.columns.unsettled,

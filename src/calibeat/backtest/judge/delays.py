@@ -35,11 +35,8 @@ def _held_back(replayed: Replayed) -> tuple[Runner, float, float] | None:
         return None
     name = held.name.removesuffix(f", mature {held.contender.age}")
     as_they_come = next(runner for runner in replayed.runners if runner.name == name)
-    used = replayed.blocks.used
-    mine, theirs = (
-        overall(runner.tally.cells(used)[1:], runner.tally.sums(used)[1:])["log_loss"]
-        for runner in (held, as_they_come)
-    )
+    used, tallies = replayed.blocks.used, (held.tally, as_they_come.tally)
+    mine, theirs = (overall(tally.cells(used)[1:], tally.sums(used)[1:])["log_loss"] for tally in tallies)
     return held, mine, theirs
 
 

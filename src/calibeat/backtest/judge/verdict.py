@@ -185,7 +185,7 @@ class Facts:
     labels: dict[str, str]  # how each method is called, the raw score first
     judged: int
     log_e_max: dict[str, float]
-    base: str  # the base rate among the compared
+    base: str | None = None  # the base rate among the compared
     ones: float | None = None  # among the judged outcomes of two classes
     only: str | None = None  # the class of every judged label, where there is one only
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
@@ -241,14 +241,14 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
             f"{100 * facts.ranks.auc:.0f} % of the cases (AUC {facts.ranks.auc:.4f}). The column may hold the "
             "probability of the other outcome, or 1 and 0 may be swapped.",
         )
-    elif facts.judged >= FEW_EVENTS and not unsettled:
-        _of_the_base_rate(found, compared, facts)
+    elif facts.base is not None and facts.judged >= FEW_EVENTS and not unsettled:
+        _of_the_base_rate(found, compared, facts, facts.base)
     return found
 
 
-def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts) -> None:
+def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: str) -> None:
     """Say how much of the gain is only the base rate, so that a score that says nothing is not praised."""
-    raw, best, base = compared.raw, found["method"], facts.base
+    raw, best = compared.raw, found["method"]
     loss = {name: compared.measured(name, "log_loss") for name in (raw, best, base)}
     keeps = best == raw
     what = "how often each class came so far" if facts.ones is None else "the share of ones so far"

@@ -625,7 +625,8 @@ class Columns:
         else:
             return None
         mend = "" if self.unsettled is None else f" {MEND}"
-        return f"This result assumes {assumed}. The column {name!r} looks like {what}, but it was not used: {reason}.{mend}"
+        looks = f"The column {name!r} looks like {what}, but it was not used: {reason}."
+        return f"This result assumes {assumed}. {looks}{mend}"
 
     @property
     def unsettled(self) -> str | None:

@@ -110,7 +110,7 @@ def replay_log(
     for contender in contenders:
         at_once = None
         ours = contender.method is not None and not contender.needs_history
-        if late and (ours or contender.refits is not None):
+        if late and (ours or contender.refits is not None or contender.is_base_rate):
             at_once = contender.start(False), Tally(bins, numbers)
         runners.append(Runner(contender, contender.start(maturity is not None), Tally(bins, numbers), at_once))
     ages = Ages() if first.clock_is_time and numbers == 1 else None
