@@ -85,7 +85,7 @@ def test_a_rival_that_says_nonsense_is_named():
     wrong = type("Wrong", (), {"predict": lambda _, score: score + 1.0, "update": Mean.update})
     with pytest.raises(InvalidInput, match=r"mine must predict a probability in \[0, 1\], got 1\..* - at event 0"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"mine": wrong})
-    with pytest.raises(InvalidInput, match="methods must map names to methods or to objects with predict and update"):
+    with pytest.raises(InvalidInput, match="methods must map names to methods, presets' names or objects with predict"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"mine": 3})
     with pytest.raises(InvalidInput, match="methods must not give the name of the raw score"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"raw": Mean})

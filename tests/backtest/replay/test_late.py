@@ -199,7 +199,7 @@ def test_delays_are_counted():
     assert at_once.payload["delay"] is None
     never = calibeat.backtest(SCORES[:50], OUTCOMES[:50], delay=10_000, methods=["ops"]).payload["delay"]
     assert never["too_late"] == 50 and never["quantiles"]["50%"] is None and "No outcome arrived" in never["sentence"]
-    assert never["histogram"] == {"edges": [0.0], "count": []}
+    assert never["histogram"] == {"edges": [], "count": []}
 
 
 def test_sizes_know_quantiles_to_a_percent_or_two():
@@ -209,8 +209,19 @@ def test_sizes_know_quantiles_to_a_percent_or_two():
         sizes.count(part)
     for name, found in sizes.quantiles().items():
         assert found == pytest.approx(np.quantile(values, float(name[:-1]) / 100), rel=0.02, abs=1)
-    edges, counts = sizes.by_octave()
+    edges, counts = sizes.histogram()
     np.testing.assert_array_equal(np.histogram(values, [*edges[:-1], np.inf])[0], counts)
+    assert all(edge in {2.0**k - 1.0 for k in range(40)} for edge in edges)
+
+
+@pytest.mark.parametrize("low", [0, 1, 9000])
+def test_a_histogram_of_delays_has_more_than_two_bars(low):
+    values = np.random.default_rng(0).integers(low, 2 * low + 20, 10_000)
+    sizes = Sizes()
+    sizes.count(values)
+    edges, counts = sizes.histogram()
+    np.testing.assert_array_equal(np.histogram(values, [*edges[:-1], np.inf])[0], counts)
+    assert len(counts) >= 6 and edges == sorted(set(edges))
 
 
 def test_delays_count_the_forecasts_in_between():

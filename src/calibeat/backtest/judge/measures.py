@@ -73,7 +73,7 @@ def _area(zeros: Vector, ones: Vector) -> float:
     return float((ones * (below + 0.5 * zeros)).sum() / (zeros.sum() * ones.sum()))
 
 
-MOST_BY_LUCK = 3.0  # standard errors of an AUC
+MOST_BY_LUCK = 2.5  # standard errors of an AUC
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Ranks:
         """Of two classes.
 
         >>> Ranks.of(0.51, 1000, 300.0).in_words
-        'The AUC of the raw score is 0.510; luck alone may show 0.440 to 0.560'
+        'The AUC of the raw score is 0.510; luck alone may show 0.450 to 0.550'
         >>> Ranks.of(0.51, 10**6, 3e5).says_nothing, Ranks.of(math.nan, 100, 0.0).says_nothing
         (False, False)
         """

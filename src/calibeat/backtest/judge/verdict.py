@@ -185,7 +185,6 @@ class Facts:
     labels: dict[str, str]  # how each method is called, the raw score first
     judged: int
     log_e_max: dict[str, float]
-    base: str | None = None  # the base rate among the compared
     ones: float | None = None  # among the judged outcomes of two classes
     only: str | None = None  # the class of every judged label, where there is one only
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
@@ -193,6 +192,13 @@ class Facts:
     ages: str | None = None  # what to say of ones and zeros that come at clearly different ages
     assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
     unsettled: str | None = None  # that column, where nobody has said how late outcomes are
+    base: str | None = None  # the base rate among the compared
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether there are events enough to speak of the score: of both outcomes, and some that could be learnt."""
+        learnt = self.learnt is None or self.learnt >= FEW_EVENTS
+        return self.judged >= FEW_EVENTS and learnt and self.ranks.in_words != ""
 
 
 def threshold(methods: int) -> float:
@@ -241,35 +247,40 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
             f"{100 * facts.ranks.auc:.0f} % of the cases (AUC {facts.ranks.auc:.4f}). The column may hold the "
             "probability of the other outcome, or 1 and 0 may be swapped.",
         )
-    elif facts.base is not None and facts.judged >= FEW_EVENTS and not unsettled:
+    elif facts.base is not None and facts.can_tell and not unsettled:
         _of_the_base_rate(found, compared, facts, facts.base)
     return found
 
 
 def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: str) -> None:
     """Say how much of the gain is only the base rate, so that a score that says nothing is not praised."""
-    raw, best = compared.raw, found["method"]
+    raw, keeps = compared.raw, found["method"] == compared.raw
+    every = sorted(compared.candidates or [raw], key=lambda name: compared.measured(name, "log_loss"))
+    best = every[0] if keeps else found["method"]
     loss = {name: compared.measured(name, "log_loss") for name in (raw, best, base)}
-    keeps = best == raw
     what = "how often each class came so far" if facts.ones is None else "the share of ones so far"
     alone = f"{what}, whatever the score, has a log-loss of {loss[base]:.4f}"
     better = compared.difference(base, raw, "log_loss")[2] < 0.0
     as_good = compared.difference(best, base, "log_loss")[2] >= 0.0
-    if better and as_good and facts.ranks.says_nothing:
-        found["headline"] = "The score carries no information: the base rate does as well. Look at the model first"
+    label = "the raw score" if best == raw else facts.labels[best]
+    if better and as_good and (facts.ranks.says_nothing or not keeps):
+        no_use = "The score carries no information: the base rate does as well. Look at the model first"
+        weak = f"The base rate does as well as {label}: this log does not show what the score adds"
+        found["headline"] = no_use if facts.ranks.says_nothing else weak
         found["confidence"] = "unclear"
-        ours = "" if keeps else f", and {facts.labels[best]} {loss[best]:.4f}: all that it gains is the base rate"
-        found["caveats"].insert(0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}.")
+        ours = "" if best == raw else f", and {label} {loss[best]:.4f}: all that it gains is the base rate"
+        found["caveats"].insert(
+            0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}."
+        )
+    elif keeps and better:
+        found["caveats"].insert(0, f"The base rate does better: {alone}; the raw score has {loss[raw]:.4f}.")
     elif not keeps:
         share = min(1.0, (loss[raw] - loss[base]) / (loss[raw] - loss[best]))
         if share < 0.005:
             found["sentences"].insert(0, f"None of the gain is only the base rate: {alone}.")
             return
-        part = "All" if share > 0.995 else f"{100 * share:.0f} %"
-        said = f"{part} of the gain is only the base rate: {alone}."
-        if as_good:
-            said += f" {facts.labels[best]} cannot be told apart from that."
-        elif facts.ranks.says_nothing:
+        said = f"{100 * share:.0f} % of the gain is only the base rate: {alone}."
+        if facts.ranks.says_nothing:
             said += f" {facts.ranks.in_words}: the rest is no merit of the score, but of what was learnt besides."
         found["caveats"].insert(0, said)
 
