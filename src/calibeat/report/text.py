@@ -68,7 +68,7 @@ def _consequences(payload: Payload) -> list[str]:
         sentences.append(payload["segments"]["sentence"])
     if "offered" in payload:
         sentences.append(payload["offered"]["sentence"])
-    if service:
+    if service and payload["verdict"]["confidence"] != "unclear":
         note = payload["answer"]["note"]
         sentences += [f"Deploy it: {service[-1]}", *([note] if note else [])]
     return sentences

@@ -212,11 +212,11 @@ def methods(payload: Payload) -> Element:
         how_to_read("Each row is a method. All are scored on the same events. " + payload["intervals"]["legend"]),
         tag("div", class_="controls", id="leaderboard-metric"),
         scroller("Leaderboard", leaderboard(payload)),
+        tag("p", "Every method made its forecast before it learnt the outcome. Warm-up events are not scored."),
         tag(
-            "p",
-            "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
-            + typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"),
-            class_="small",
+            "details",
+            tag("summary", "How the intervals are made"),
+            tag("p", typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"), class_="small"),
         ),
         _explained("What the methods are", about),
         _explained("What the columns mean", columns_of(payload)),
@@ -255,7 +255,7 @@ def leaderboard(payload: Payload) -> Element:
         explained = CE_AGAINST_RAW if metric == "ce" else AGAINST_RAW
         head.append(_heading(f"{label} against raw", "low", explained, metric))
         head.append(_rare(_heading("Against the best other", "low", AGAINST_OTHER, metric)))
-    head.extend(_named(m) if m.field in USUAL else _rare(_named(m)) for m in measures[1:])
+    head.extend(_second(_named(m), m.field) for m in measures[1:])
     if not many:
         head.append(_rare(_heading("Regret", "low", REGRET)))
     head.append(_rare(_heading("ln e-value", "high", E_VALUE)))
@@ -275,7 +275,7 @@ def leaderboard(payload: Payload) -> Element:
         for metric, _ in METRICS:
             against_raw, against_other = _differences(row, metric, scales[metric], labels)
             line.extend([against_raw, _rare(against_other)])
-        line.extend(cell if field in USUAL else _rare(cell) for field, cell in measured.items())
+        line.extend(_second(cell, field) for field, cell in measured.items())
         luck = f"luck {number(row['ce_luck'], decimals(columns['ce']))}"
         measured["ce"].append(tag("span", luck, class_="luck", title=LUCK))
         if not many:
@@ -292,9 +292,14 @@ def _value(payload: Payload, row: LeaderboardRow, measure: Measure) -> Number:
     return row[measure.field]
 
 
-def _rare(cell: Element) -> Element:
+def _second(cell: Element, field: str) -> Element:
+    """A cell of a column that has no place on a phone, or none at first."""
+    return _rare(cell, "second" if field in USUAL else "rare")
+
+
+def _rare(cell: Element, kind: str = "rare") -> Element:
     """A cell of a column that is shown on request."""
-    cell.set("class", f"{cell.get('class', '')} rare".strip())
+    cell.set("class", f"{cell.get('class', '')} {kind}".strip())
     return cell
 
 
@@ -399,7 +404,7 @@ def _scale(rows: Sequence[LeaderboardRow], metric: Metric) -> Scale:
     limit = 3 * median(max(abs(end or 0.0) for end in triple) for triple in shown) if shown else 0.0
     low, high = max(-limit, min(0.0, *ends, 0.0)), min(limit, max(0.0, *ends, 0.0))
     margin = 0.1 * (high - low) or 1.0
-    return Scale(min(low, -margin), max(high, margin), min(6, max((decimals(triple) for triple in every), default=4)))
+    return Scale(min(low, -margin), max(high, margin), decimals(end for triple in every for end in triple))
 
 
 def bar(triple: Triple, scale: Scale) -> Element:

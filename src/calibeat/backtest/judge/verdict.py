@@ -236,11 +236,9 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
         found["caveats"].append(facts.assumption)
     if unsettled:
         # Outcomes taken to be known at once can make a small gain look large: no percentage before that is settled.
-        found["headline"] = f"Settle first when outcomes were known: the column {facts.unsettled!r} could not be used"
-        found["confidence"] = "unclear"
+        _unsettle(found, f"Settle first when outcomes were known: the column {facts.unsettled!r} could not be used")
     if seems_reversed(facts.ranks.auc, facts.judged, facts.ones):
-        found["headline"] = f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}"
-        found["confidence"] = "unclear"
+        _unsettle(found, f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}")
         found["caveats"].insert(
             0,
             "Of two events with outcomes 1 and 0, the first has the higher score in only "
@@ -250,6 +248,12 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
     elif facts.base is not None and facts.can_tell and not unsettled:
         _of_the_base_rate(found, compared, facts, facts.base)
     return found
+
+
+def _unsettle(found: Verdict, headline: str) -> None:
+    """Another headline, and no word of how sure the gain is."""
+    found["headline"], found["confidence"] = headline, "unclear"
+    found["sentences"] = [sentence for sentence in found["sentences"] if not sentence.startswith(GAIN_IS_THERE)]
 
 
 def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: str) -> None:
@@ -266,12 +270,9 @@ def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: 
     if better and as_good and (facts.ranks.says_nothing or not keeps):
         no_use = "The score carries no information: the base rate does as well. Look at the model first"
         weak = f"The base rate does as well as {label}: this log does not show what the score adds"
-        found["headline"] = no_use if facts.ranks.says_nothing else weak
-        found["confidence"] = "unclear"
+        _unsettle(found, no_use if facts.ranks.says_nothing else weak)
         ours = "" if best == raw else f", and {label} {loss[best]:.4f}: all that it gains is the base rate"
-        found["caveats"].insert(
-            0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}."
-        )
+        found["caveats"].insert(0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}.")
     elif keeps and better:
         found["caveats"].insert(0, f"The base rate does better: {alone}; the raw score has {loss[raw]:.4f}.")
     elif not keeps:
@@ -421,6 +422,9 @@ def _least_error(compared: Comparison, best: str, ranked: list[str], labels: dic
     return [f"If you care about calibration error alone, {labels[least]} has the least, beyond luck: {shown}."]
 
 
+GAIN_IS_THERE = "The gain is there"
+
+
 def _spread(compared: Comparison, best: str, *, sure: bool) -> str:
     """In how many eighths the gain is there and how far they differ, and why that makes it sure or likely."""
     parts = compared.eighths(best)
@@ -429,7 +433,7 @@ def _spread(compared: Comparison, best: str, *, sure: bool) -> str:
     least, most = max(parts), min(parts)
     within = "all eight eighths" if negative == 8 else f"{negative} of the eight eighths"
     range_ = (
-        f"The gain is there in {within} of the log, from {least:+.{d}f} in the {_ORDER[parts.index(least)]} to "
+        f"{GAIN_IS_THERE} in {within} of the log, from {least:+.{d}f} in the {_ORDER[parts.index(least)]} to "
         f"{most:+.{d}f} in the {_ORDER[parts.index(most)]}"
     )
     if sure:
@@ -626,7 +630,7 @@ def bins_off(runner: Runner, used: int, *, many: bool, is_raw: bool) -> list[str
             where = f"{low:.0f} % or more" if high == 100 else f"less than {high:.0f} %" if not low else ""
             where = where or f"{low:.0f} to {high:.0f} %"
             came = f"it is right in {100 * y / n:.0f} %" if many else f"{100 * y / n:.0f} % happened"
-            sentences.append(f"Where {says} {where} ({int(n):,} events, {100 * p / n:.0f} % on average), {came}.")
+            sentences.append(f"But where {says} {where} ({int(n):,} events, {100 * p / n:.0f} % on average), {came}.")
     return sentences
 
 

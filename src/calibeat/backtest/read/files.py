@@ -53,6 +53,7 @@ from .rows import (
     RowReader,
     all_of,
     check_column,
+    check_header,
     is_other,
     number_of,
     option_of,
@@ -658,6 +659,7 @@ class Columns:
             if usual:
                 self.unused[role] = usual[0], f"{option_of(role)} {NO_COLUMN} was given"
         elif role in NEEDED_ROLES and not usual:
+            check_header(header, where)
             raise InvalidInput(_not_named(role, header))
         elif usual:
             check_column(role, usual[0], header, where)

@@ -180,12 +180,22 @@ def is_other(role: str) -> bool:
 def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
     """Refuse a column that is not there, or there more than once."""
     if name not in header:
+        check_header(header, where)
         hint = did_you_mean(name, header) or f"; there are {all_of(header)}"
         if guessed and role not in NEEDED_ROLES:
             hint += f"; it was guessed: say {option_of(role)} {NO_COLUMN} to leave it out"
         raise InvalidInput(f"{role} column {name!r} is not in {where}{hint}")
     if header.count(name) > 1:
         raise InvalidInput(f"{role} column must be there once, got {header.count(name)} named {name!r} in {where}")
+
+
+def check_header(header: Sequence[str], where: str) -> None:
+    """Refuse a header in which numbers stand where names should: the first row of a file that has none."""
+    if 2 * sum(number_of(name) is not None for name in header) >= len(header):
+        raise InvalidInput(
+            f"{where} must begin with a header, got {all_of(header)}: put a line with the names of the columns before "
+            "the first row, such as score,outcome"
+        )
 
 
 def all_of(header: Sequence[str]) -> str:
