@@ -151,7 +151,8 @@ def test_on_a_phone_the_interval_is_seen(chrome, page):
     assert shown_columns(chrome) == ["Method", "Log-loss", "Log-loss against raw"]
     assert edges(chrome)[:2] == ["0", "sideways"]
     right = chrome.execute_script(
-        "return Math.max(...[...document.querySelectorAll('#leaderboard .ends')].map(e => e.getBoundingClientRect().right))"
+        "const ends = [...document.querySelectorAll('#leaderboard .ends')];"
+        "return Math.max(...ends.map(e => e.getBoundingClientRect().right))"
     )
     assert 300 < right <= 390 - 18
     press(chrome, one(chrome, "#all-columns"), Keys.ENTER)
