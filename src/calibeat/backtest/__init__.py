@@ -73,9 +73,10 @@ def backtest(
     times, outcome_times : when a score was issued and when its outcome was known. An outcome is learnt before the next
         forecast after its arrival; outcomes that arrive between two forecasts are learnt in the order of arrival. An
         outcome that is missing together with its time has not arrived: its event is forecast, and not judged.
-    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost. A
-        method may also be an object with ``predict(score)`` and ``update(score, outcome)``, or a function that makes
-        one: see docs/own-method.md. ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
+    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost, and
+        ``"base rate"``: the share of ones so far, whatever the score. A method may also be an object with
+        ``predict(score)`` and ``update(score, outcome)``, or a function that makes one: see docs/own-method.md.
+        ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
     bins : of the calibration error and the reliability diagram.
     warmup : the number of events with an outcome at the start that are not scored, for any method. If not given: a
         twentieth of the outcomes among the first 20,000 events, which is 1,000 where each has one.

@@ -119,7 +119,7 @@ def test_the_bins_are_named_in_the_verdict_the_terminal_and_the_page():
     outcomes[3000:3300] = np.arange(300) < 72
     made = calibeat.backtest(scores, outcomes, methods="raw", warmup=0).payload
     told = "But where the raw score says 90 % or more (300 events, 100 % on average), 24 % happened."
-    assert made["verdict"]["caveats"] == [told]
+    assert made["verdict"]["caveats"][-1] == told
     assert told in " ".join(page(made).split()) and told in html(made).replace("\u00a0", " ")
 
 

@@ -605,12 +605,12 @@ def example_of(runners: Sequence[Runner], used: int, judged: int) -> list[Happen
     return [_happened(runner.name, table) for runner, table in zip(runners, tables, strict=True)]
 
 
-CLEARLY_OFF = 0.05  # a gap that matters
+CLEARLY_OFF = 0.1  # a gap that matters
 _OF_BIN: tuple[Literal["forecast", "low", "high", "outcome"], ...] = ("forecast", "low", "high", "outcome")
 
 
 def bins_off(runner: Runner, used: int, *, many: bool, is_raw: bool) -> list[str]:
-    """Sentences on neighbouring bins of forecasts that are clearly off: by 5 points or more, beyond the bands."""
+    """Sentences on neighbouring bins of forecasts that are clearly off: by 10 points or more, beyond the bands."""
     cells = runner.tally.cells(used)[1:].sum(axis=0)
     curve, bins = curve_of(cells), len(cells)
     sides = [
