@@ -50,8 +50,9 @@ def test_what_a_manager_must_know_is_in_the_open():
 
 def test_a_verdict_that_is_not_settled_deploys_nothing_in_the_terminal():
     told = payload()
+    assert "When that is settled" not in top(told)
     told["verdict"]["confidence"] = "unclear"
-    assert "Deploy it" not in terminal(told)
+    assert "Deploy it" not in terminal(told) and "When that is settled, do this" in top(told)
 
 
 def test_rare_events_are_told_of_more_of_them():

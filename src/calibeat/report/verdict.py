@@ -52,7 +52,7 @@ def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
         *(shown if happened else []),
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
         tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS), id="log-loss"),
-        _do_this(answer),
+        _do_this(answer, settled=payload["verdict"]["confidence"] != "unclear" or not happened),
     ]
 
 
@@ -123,10 +123,10 @@ def _happened(payload: Payload, one: Happened, scale: int) -> Element:
     return tag("div", tag("b", name(labels[one["method"]])), picture, tag("span", text), class_=kind)
 
 
-def _do_this(answer: AnswerInfo) -> Element:
+def _do_this(answer: AnswerInfo, *, settled: bool) -> Element:
     return tag(
         "div",
-        tag("h2", "Do this"),
+        tag("h2", "Do this" if settled else "When that is settled, do this"),
         tag("p", typeset(answer["note"])) if answer["note"] else None,
         tag(
             "div",

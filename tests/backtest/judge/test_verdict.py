@@ -324,7 +324,7 @@ def test_a_raw_score_that_is_kept_though_the_base_rate_does_better():
     """The score turns round half-way: OPS follows it, but not throughout."""
     kept = calibeat.backtest(*drifting(1000), methods="ops").payload["verdict"]
     assert kept["headline"].startswith("Keep the raw score: better on this log, not throughout")
-    assert kept["caveats"][0].startswith("The base rate does better: the share of ones so far")
+    assert kept["caveats"][0].startswith("The base rate does better: to forecast the share of ones so far")
 
 
 def test_one_class_alone_ranks_nothing():
@@ -351,7 +351,7 @@ def test_a_score_that_says_nothing_is_no_triumph():
     made = calibeat.backtest(p, rare, methods="auto").payload
     said, shown = made["verdict"], calibeat.backtest(p, rare, methods=["auto", "base rate"]).table["log_loss"]
     assert said["headline"].startswith("The score carries no information: the base rate does as well.")
-    told = f"has a log-loss of {shown[2]:.4f}; the raw score has {shown[0]:.4f}, and AUTO {shown[1]:.4f}: all that it"
+    told = f"costs a log-loss of {shown[2]:.4f}; the raw score has {shown[0]:.4f}, and AUTO {shown[1]:.4f}: all that it"
     assert told in said["caveats"][0]
 
 
@@ -363,6 +363,8 @@ def test_of_a_gain_the_share_of_the_base_rate_is_told():
     said = shifted["verdict"]
     share = (losses["raw"] - losses["base rate"]) / (losses["raw"] - losses["auto"])
     assert said["headline"].startswith("Use AUTO:") and 0.0 < share < 1.0
-    assert said["caveats"][0].startswith(f"{100 * share:.0f} % of the gain is only the base rate: the share of ones")
+    assert said["caveats"][0].startswith(
+        f"{100 * share:.0f} % of the gain is only the base rate: to forecast the share"
+    )
     useful = calibeat.backtest(p, rng.random(3000) < p**2, methods="auto").payload["verdict"]
     assert useful["sentences"][0].startswith("None of the gain is only the base rate") and useful["caveats"] == []

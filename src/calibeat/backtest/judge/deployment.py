@@ -92,7 +92,7 @@ CODE = """\
 {imports}
 
 {host} = {kind}({made})
-# Once, with the past{outcomes}: as it was replayed here, with these forecasts.
+# Once, with the past{outcomes}: as it was replayed here.
 {run}
 
 forecast = {host}.predict({given})  # {act}

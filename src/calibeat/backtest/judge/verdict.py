@@ -263,7 +263,7 @@ def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: 
     best = every[0] if keeps else found["method"]
     loss = {name: compared.measured(name, "log_loss") for name in (raw, best, base)}
     what = "how often each class came so far" if facts.ones is None else "the share of ones so far"
-    alone = f"{what}, whatever the score, has a log-loss of {loss[base]:.4f}"
+    alone = f"to forecast {what}, whatever the score, costs a log-loss of {loss[base]:.4f}"
     better = compared.difference(base, raw, "log_loss")[2] < 0.0
     as_good = compared.difference(best, base, "log_loss")[2] >= 0.0
     label = "the raw score" if best == raw else facts.labels[best]
