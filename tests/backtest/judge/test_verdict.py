@@ -320,6 +320,14 @@ def test_a_score_that_ranks_where_the_base_rate_does_as_well():
     assert weak["confidence"] == "unclear"
 
 
+def test_a_raw_score_that_is_kept_and_says_nothing():
+    """A model of noise that knows the base rate: there is nothing to mend, and nothing to be had."""
+    rng = np.random.default_rng(3)
+    kept = calibeat.backtest(rng.normal(0.2, 0.01, 4000), rng.random(4000) < 0.2, methods="auto").payload["verdict"]
+    assert kept["method"] == "raw" and kept["headline"].startswith("Keep the raw score")
+    assert kept["caveats"][0].startswith("The score carries no information that this log shows: to forecast")
+
+
 def test_a_raw_score_that_is_kept_though_the_base_rate_does_better():
     """The score turns round half-way: OPS follows it, but not throughout."""
     kept = calibeat.backtest(*drifting(1000), methods="ops").payload["verdict"]

@@ -275,6 +275,9 @@ def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: 
         found["caveats"].insert(0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}.")
     elif keeps and better:
         found["caveats"].insert(0, f"The base rate does better: {alone}; the raw score has {loss[raw]:.4f}.")
+    elif keeps and as_good and facts.ranks.says_nothing and compared.difference(raw, base, "log_loss")[2] >= 0.0:
+        nothing = "The score carries no information that this log shows"
+        found["caveats"].insert(0, f"{nothing}: {alone}, the raw score {loss[raw]:.4f}. {facts.ranks.in_words}.")
     elif not keeps:
         share = min(1.0, (loss[raw] - loss[base]) / (loss[raw] - loss[best]))
         if share < 0.005:
