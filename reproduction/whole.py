@@ -121,10 +121,11 @@ def tally(verdicts: Sequence[Verdict]) -> str:
     judged = [verdict for verdict in verdicts if not verdict.too_few]
     better = sum(verdict.better for verdict in judged)
     held, failed, undecided = (sum(v.holds is holds for v in judged) for holds in (True, False, None))
-    text = f"Of the {len(judged)} sentences of the text that were judged, **{held} hold**"
+    text = f"Of the {len(judged)} sentences of the text that were judged, **{held} hold{'s' * (held == 1)}**"
     text += f", in {better} the result is better than they say" if better else ""
-    text += f", **{failed - better} do not hold to the letter**, and {undecided} {be(undecided)} undecided: the means "
-    text += "speak against the sentence, but within the noise of the runs."
+    do = "does" if failed - better == 1 else "do"
+    text += f", **{failed - better} {do} not hold to the letter**, and {undecided} {be(undecided)} undecided: the "
+    text += "means speak against the sentence, but within the noise of the runs."
     if undecided:
         at_two = sum(verdict.fails_at_two for verdict in judged)
         text += f" If two standard errors were enough, {at_two} of the undecided would not hold."

@@ -107,6 +107,7 @@ def payload(
             "headline": f"Use {best.upper()}: it cuts the calibration error from 5.5 % to 1.2 %."
             if best != "raw"
             else "Keep the raw score.",
+            "caveats": [f"But where {best.upper()} says 70 % or more (221 events, 80 % on average), 24 % happened."],
             "sentences": [
                 "Every 1,000 forecasts it saves 57 nats of log-loss against the raw score (95 % interval 41 to 73).",
                 "The raw score has been too high since April; the correction kept pace with every change of season.",
@@ -192,7 +193,8 @@ def payload(
         "answer": {
             "happened": [
                 {"method": n, "count": 21_000 + i, "forecast": 0.3412 + i / 100, "outcome": (0.2104, 0.3498)[i]}
-                for i, n in enumerate(dict.fromkeys(("raw", best)))
+                for i, n in enumerate(("raw", best))
+                if best != "raw"
             ],
             "sure": "We are sure: the gain is beyond luck on this log (95 %).",
             "library": ["from calibeat import Calibrator", "", f'cal = Calibrator("{best}")'],
@@ -301,6 +303,7 @@ def hostile() -> dict[str, Any]:
     told["certificates"][0]["statement"] = HOSTILE
     told["keys"]["differ"]["rows"][0]["key"] = HOSTILE
     told["decisions"]["sentence"] = told["history"]["periods"][0]["label"] = HOSTILE
+    told["verdict"]["caveats"] = [HOSTILE]
     told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
     told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
     return told

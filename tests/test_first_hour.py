@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat import Bank, Calibrator, Forecast, InvalidInput, MissingExtra, MultiCalibrator, MultiForecast
+from calibeat import (
+    Bank,
+    Calibrator,
+    Forecast,
+    InvalidInput,
+    MissingExtra,
+    MultiCalibrator,
+    MultiForecast,
+    UnknownMethod,
+    backtest,
+)
+from calibeat.cli import main as cli
+
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -109,3 +122,101 @@ def test_the_client_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgspec", None)
     with pytest.raises(MissingExtra, match=r"calibeat.client needs msgspec: pip install 'calibeat\[client\]'"):
         importlib.import_module("calibeat.client")
+
+
+# ---- the backtest ------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+P = RNG.random(1500)
+Y = (RNG.random(1500) < P**2).astype(int)
+
+
+class Mine:
+    def predict(self, score: float) -> float:
+        return score
+
+    def update(self, score: float, outcome: float) -> None:
+        """Nothing is learnt."""
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{p!r},{y}\n" for p, y in zip(P.tolist(), Y.tolist(), strict=True))
+    Path("bare.csv").write_text(rows)
+    Path("log.csv").write_text("p,y\n" + rows)
+
+    def typing(*words: str) -> tuple[int, str, str]:
+        code = cli.main(["backtest", *words])
+        said = capsys.readouterr()
+        return code, " ".join(said.out.split()), " ".join(said.err.split())
+
+    return typing
+
+
+@pytest.mark.usefixtures("typed")
+def test_a_path_in_the_place_of_scores() -> None:
+    assert backtest("log.csv", methods="ops").best == "ops" == backtest(Path("log.csv"), methods="ops").best
+    with pytest.raises(
+        InvalidInput, match=r"bare.csv must begin with a header, got '0\.6369\d+', '\d': put a line with"
+    ):
+        backtest("bare.csv")
+
+
+def test_names_of_columns_in_the_place_of_columns() -> None:
+    frame = {"p": P, "y": Y}
+    with pytest.raises(InvalidInput, match=r"columns must be named, got 'p'; say score='p', outcome='y'$"):
+        backtest(frame, "p", "y")
+    times = np.arange(1500)
+    named = backtest(frame | {"at": times}, score="p", outcome="y", times="at", methods="ops")
+    assert named.table["log_loss"][1] == backtest(P, outcome=Y, time=times, methods="ops").table["log_loss"][1]
+
+
+def test_methods_by_a_name_of_ones_own() -> None:
+    result = backtest(P, Y, methods={"mine": Mine, "auto": "auto"})
+    assert result.table["method"].tolist() == ["raw", "mine", "auto"]
+
+
+@pytest.mark.parametrize("host", [Bank, Calibrator])
+@pytest.mark.parametrize("method", [Mine, Mine()])
+def test_a_method_of_ones_own_in_a_host(host: Any, method: Any) -> None:
+    with pytest.raises(UnknownMethod, match=r"for a method of your own use calibeat\.rivals\.Host$"):
+        host(method)
+    with pytest.raises(UnknownMethod, match=r"got int 3$"):
+        host(3)
+
+
+def test_no_interval_where_none_is_given() -> None:
+    assert not {"ce_low", "ce_high", "ce_vs_best_other_low"} & set(backtest(P, Y, methods="ops").table)
+
+
+def test_a_csv_without_a_header(typed: Any) -> None:
+    for words in ((), ("--score", "p")):
+        code, _, err = typed("bare.csv", *words)
+        assert code == 2 and "bare.csv must begin with a header, got '0.6369" in err and "score,outcome" in err
+    Path("years.csv").write_text("2019,p,label of 2020\n" + "3,0.5,1\n" * 300)
+    assert "score column 'q' is not in years.csv" in typed("years.csv", "--score", "q")[2]
+
+
+def test_a_report_that_is_no_page_and_one_in_a_new_folder(typed: Any) -> None:
+    code, _, err = typed("log.csv", "--report", "x.txt", "--methods", "ops")
+    assert code == 2 and "--report must end in .html, got 'x.txt': it is a page for a browser" in err
+    code, out, _ = typed("log.csv", "--report", "new/x.html", "--methods", "ops")
+    assert code == 0 and out.endswith("x.html (in a new folder)")
+
+
+def test_columns_of_forecasts_have_no_commas(typed: Any) -> None:
+    rows = [
+        f"{k},{p!r},{y},{k + (10 if y else 900)}" for k, (p, y) in enumerate(zip(P.tolist(), Y.tolist(), strict=True))
+    ]
+    Path("late.csv").write_text("\n".join(["time,p,y,known_at", *rows]) + "\n")
+    code, out, _ = typed("late.csv", "--methods", "auto", "--out", "f.parquet")
+    assert code == 0 and "AUTO, mature" in out
+    names = parquet.read_schema("f.parquet").names
+    assert any(name.startswith("forecast_auto mature ") for name in names) and not any("," in name for name in names)
+
+
+def test_words_that_read_oddly_are_gone() -> None:
+    keys = RNG.integers(0, 400, 1500)
+    told = " ".join(backtest(P, Y, keys, methods="auto").payload["verdict"]["sentences"])
+    assert "the log-loss of AUTO" in told and "'s log-loss of" not in told

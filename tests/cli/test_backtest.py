@@ -183,12 +183,13 @@ def test_the_verdict_and_the_leaderboard_are_printed(typed):
     first, *_ = out.splitlines()
     assert first.endswith(("[sure]", "[likely]", "[unclear]"))
     assert "score in 'p' (guessed), outcome in 'clicked' (guessed)" in " ".join(out.split())
-    for name in ("raw", "AUTO", "FPS", "OPS", "TOPS", "HOPS", "OBS", "TOBS", "HOBS", "F99"):
+    for name in ("raw", "AUTO", "FPS", "OPS", "TOPS", "HOPS", "OBS", "TOBS", "HOBS", "F99", "base rate"):
         assert f"  {name} " in out
     assert "are not scored" in " ".join(out.split())
     assert "moving-block bootstrap" in out
     report = Path("new/report.html")
-    assert out.rstrip().endswith(f"Written: {report.resolve()}")
+    assert out.rstrip().endswith(f"Written: {report.resolve()} (in a new folder)")
+    assert "new folder" not in typed("log.csv", "--report", "new/report.html", "--methods", "ops")[1]
     assert report.read_text().lower().startswith("<!doctype html>") and len(list(Path("new").iterdir())) == 1
     assert max(map(len, out.splitlines()[:-1])) <= 120
 

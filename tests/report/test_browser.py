@@ -75,6 +75,36 @@ def test_charts_show_their_methods(year):
     assert shades["windows"] > 8 and min(shades.values()) > 3
 
 
+DRAWN_TEXT = """
+window.drawn = [];
+const fillText = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.drawn.push([this.canvas, text]);
+  return fillText.call(this, text, ...place);
+};
+"""
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.11, 0.29), (0.0161, 0.0239), (0.195, 0.205), (0.2, 0.2), (0.0, 0.9)])
+def test_an_axis_of_scores_has_numbers_that_people_read(chrome, tmp_path, low, high):
+    """One tick at 2.0e-1 was all that an axis from 0.11 to 0.29 had."""
+    told = VARIANTS["a year"]()
+    for name, value in (("score_low", low), ("score_median", (low + high) / 2), ("score_high", high)):
+        told["history"][name] = [value] * len(told["history"]["start"])
+    report.write(told, tmp_path / "page.html")
+    hook = chrome.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": DRAWN_TEXT})
+    try:
+        browser.open_page(chrome, tmp_path / "page.html")
+        ticks = chrome.execute_script(
+            "const canvas = document.querySelector('#scores canvas');"
+            "return [...new Set(window.drawn.filter(([of]) => of === canvas).map(([_, text]) => text))]"
+        )
+    finally:
+        chrome.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", hook)
+    numbers = [tick for tick in ticks if re.fullmatch(r"[−-]?[\d.]+(e[-+]?\d+)?", tick)]
+    assert len(numbers) >= 2 and not any("e" in tick for tick in numbers)
+
+
 def test_no_request_leaves_the_page(year, pages):
     click(year, "#leaderboard thead button")
     click(year, "#windows .legend button")
@@ -112,7 +142,7 @@ def column(chrome, table, at):
     """The cells of a column, by its place among those that are shown."""
     script = (
         "const rows = [...document.querySelectorAll(arguments[0] + ' tbody tr')];"
-        "return rows.map(row => [...row.cells].filter(c => !c.hidden)[arguments[1]].textContent)"
+        "return rows.map(row => [...row.cells].filter(c => c.offsetParent)[arguments[1]].textContent)"
     )
     return chrome.execute_script(script, table, at)
 
@@ -140,6 +170,7 @@ def test_the_leaderboard_sorts_by_click_and_by_keyboard(year):
 
 
 def test_unknown_numbers_sort_last_either_way(year):
+    click(year, "#all-columns")
     regret = heading(year, "#leaderboard", "Regret").find_element(By.TAG_NAME, "button")
     for _ in range(2):
         press(year, regret, Keys.ENTER)

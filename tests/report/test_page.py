@@ -70,7 +70,7 @@ def test_verdict_and_leaderboard_are_there_without_javascript(year, page):
     assert all(sentence in text for sentence in year["verdict"]["sentences"])
     rows = [attributes["data-method"] for tag, attributes in seen.tags if "data-method" in attributes]
     assert rows == sorted(rows, key=lambda name: {row["method"]: row["log_loss"] for row in year["table"]}[name])
-    assert "0.4747" in text and "−0.05730" in text and "−0.07796 to −0.03665" in text
+    assert "0.4747" in text and "−0.0573" in text and "−0.0780 to −0.0366" in text
     assert sum(attributes.get("class") == "bar better" for tag, attributes in seen.tags if tag == "svg") == 2 * 9
     assert text.count("less, beyond luck") == 9 and text.count("luck 0.0011") == 10  # calibration error: no interval
 

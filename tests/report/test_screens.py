@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import browser
 import pytest
-from browser import choose, every, one, picture, press
+from browser import choose, click, every, one, picture, press
 from report_payload import payload
 from selenium.webdriver import Keys
 
@@ -123,7 +123,44 @@ def edges(chrome):
     )
 
 
+def shown_columns(chrome):
+    return [th.text.rstrip("↕↑↓") for th in every(chrome, "#leaderboard thead th") if th.is_displayed()]
+
+
+@pytest.mark.parametrize("width", [1400, 1280, 1024])
+def test_few_columns_of_the_leaderboard_are_shown_and_none_behind_a_shade(chrome, page, width):
+    browser.open_page(chrome, page, width, 900)
+    assert shown_columns(chrome) == ["Method", "Log-loss", "Log-loss against raw", "Brier", "CE", "AUC"]
+    assert edges(chrome)[:2] == ["0", "sideways"]
+
+
+def test_a_button_shows_the_rest_of_the_columns_and_hides_it_again(chrome, page):
+    browser.open_page(chrome, page, 1400, 900)
+    few, button = shown_columns(chrome), one(chrome, "#all-columns")
+    press(chrome, button, Keys.ENTER)
+    assert button.text == "Fewer columns" and button.get_attribute("aria-pressed") == "true"
+    more = {"SHP", "Refinement", "Accuracy", "Regret", "ln e-value", "Time", "Against the best other"}
+    assert set(shown_columns(chrome)) == {*few, *more}
+    press(chrome, button, Keys.ENTER)
+    assert shown_columns(chrome) == few and button.text == "All columns"
+    assert browser.complaints(chrome) == []
+
+
+def test_on_a_phone_the_interval_is_seen(chrome, page):
+    browser.open_page(chrome, page, 390, 900)
+    assert shown_columns(chrome) == ["Method", "Log-loss", "Log-loss against raw"]
+    assert edges(chrome)[:2] == ["0", "sideways"]
+    right = chrome.execute_script(
+        "const ends = [...document.querySelectorAll('#leaderboard .ends')];"
+        "return Math.max(...ends.map(e => e.getBoundingClientRect().right))"
+    )
+    assert 300 < right <= 390 - 18
+    press(chrome, one(chrome, "#all-columns"), Keys.ENTER)
+    assert len(shown_columns(chrome)) == 13 and edges(chrome)[:2] == ["1", "sideways more-right"]
+
+
 def test_every_column_of_the_leaderboard_is_seen_on_a_desktop(year):
+    click(year, "#all-columns")
     inner, table = year.execute_script(
         "const s = document.querySelector('#leaderboard').parentElement; return [s.clientWidth, s.scrollWidth]"
     )
@@ -134,6 +171,7 @@ def test_every_column_of_the_leaderboard_is_seen_on_a_desktop(year):
 
 def test_columns_beyond_the_edge_show_a_fading_edge_and_the_keyboard_gets_there(chrome, page):
     browser.open_page(chrome, page, 700, 900)
+    click(chrome, "#all-columns")
     assert edges(chrome) == ["1", "sideways more-right", 0]
     region = one(chrome, ".scroller:has(#leaderboard)")
     assert region.get_attribute("tabindex") == "0" and region.get_attribute("role") == "region"
@@ -146,6 +184,7 @@ def test_columns_beyond_the_edge_show_a_fading_edge_and_the_keyboard_gets_there(
 
 def test_on_a_phone_tables_scroll_inside_themselves(chrome, page):
     browser.open_page(chrome, page, 360, 740)
+    click(chrome, "#all-columns")
     inner, table = chrome.execute_script(
         "const s = document.querySelector('#leaderboard').parentElement; return [s.clientWidth, s.scrollWidth]"
     )

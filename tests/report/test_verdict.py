@@ -7,9 +7,10 @@ import re
 import browser
 import pytest
 from browser import click, every, one, texts
-from report_payload import HOSTILE, VARIANTS, payload
+from report_payload import HOSTILE, VARIANTS, payload, with_later
 
 from calibeat import report
+from calibeat.report.notebook import snippet
 from calibeat.report.text import page as terminal
 from calibeat.report.verdict import example
 
@@ -29,9 +30,29 @@ def test_one_number_how_sure_and_what_to_do_come_before_the_experts_part():
     assert "nats of log-loss" in expert and "nats of log-loss" not in plain
 
 
-def test_a_kept_raw_score_has_one_number_and_no_service():
-    html = top(VARIANTS["one method"]())
-    assert html.count("of 1,000 happened") == 1 and "As a service" not in html
+def test_a_kept_raw_score_has_no_bin_that_was_picked_by_luck_and_no_service():
+    told = VARIANTS["one method"]()
+    html, said = top(told), " ".join(terminal(told).split())
+    assert 'id="example"' not in html and "of 1,000 happened" not in html and "As a service" not in html
+    assert example(told) == "" and "Of 1,000 events" not in said
+
+
+def test_what_a_manager_must_know_is_in_the_open():
+    told = with_later()
+    told["verdict"]["caveats"].append("29 % of the gain is only the base rate.")
+    plain, expert = top(told).replace("\u00a0", " ").split('<details id="expert">')
+    for caveat in (*told["verdict"]["caveats"], told["later"]["sentence"]):
+        assert caveat in plain and caveat not in expert
+        assert caveat in " ".join(terminal(told).split("judged after")[0].split())
+        assert caveat in snippet(told).replace("\u00a0", " ")
+    assert "<b>Log-loss</b> is how surprised the forecasts were by what happened, on average: 0 is perfect" in plain
+
+
+def test_a_verdict_that_is_not_settled_deploys_nothing_in_the_terminal():
+    told = payload()
+    assert "When that is settled" not in top(told)
+    told["verdict"]["confidence"] = "unclear"
+    assert "Deploy it" not in terminal(told) and "When that is settled, do this" in top(told)
 
 
 def test_rare_events_are_told_of_more_of_them():

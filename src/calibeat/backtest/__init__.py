@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from calibeat.errors import InvalidInput
-
 from .result import BacktestResult
 
 __all__ = ["BacktestResult", "backtest"]
@@ -20,10 +18,12 @@ def backtest(
     outcome_times: Any = None,
     *,
     score: Any = None,
-    outcome: str | None = None,
-    key: str | None = None,
-    time: str | None = None,
-    outcome_time: str | None = None,
+    outcome: Any = None,
+    key: Any = None,
+    time: Any = None,
+    outcome_time: Any = None,
+    label: str | None = None,
+    id: str | None = None,  # noqa: A002 - as the column and the option are called
     rivals: Any = None,
     groups: Any = None,
     methods: Any = None,
@@ -48,6 +48,7 @@ def backtest(
     keep_forecasts: bool = False,
     title: str = "Backtest",
     classes: Any = None,
+    delimiter: str | None = None,
 ) -> BacktestResult:
     """Replay scores and outcomes through many methods, exactly as production would have, and compare them.
 
@@ -56,8 +57,12 @@ def backtest(
     scores, outcomes : in the order in which the scores were issued: lists, NumPy arrays, or series of pandas, polars
         or Arrow. A missing outcome (None, NaN): the event is forecast, and not judged. `scores` may also be a data
         frame (or a mapping); its columns are then named by `score`, `outcome`, `key`, `time` and `outcome_time`.
-    score : in a frame, one name, or several: the scores of several models are compared. The first is the raw score.
-        Beside a column of scores, a mapping from names to the columns of the other models.
+        Or the path of a log: a CSV, JSON Lines, Parquet or Arrow file, a folder, or a glob. It is read as `calibeat
+        backtest` reads it: columns that are not named are guessed, and ``time="none"`` switches a guess off.
+    score : in a frame or a file, one name, or several: the scores of several models are compared. The first is the raw
+        score. Beside a column of scores, a mapping from names to the columns of the other models.
+    outcome, key, time, outcome_time : the same as `outcomes`, `keys`, `times` and `outcome_times`: names of columns in
+        a frame or a file, else columns. Either name will do, not both.
     rivals : forecasts that others made for the same events, judged beside ours: names of columns of the frame, or a
         mapping from names to columns.
     keys : the stream of each event; each key gets parameters of its own.
@@ -68,9 +73,10 @@ def backtest(
     times, outcome_times : when a score was issued and when its outcome was known. An outcome is learnt before the next
         forecast after its arrival; outcomes that arrive between two forecasts are learnt in the order of arrival. An
         outcome that is missing together with its time has not arrived: its event is forecast, and not judged.
-    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost. A
-        method may also be an object with ``predict(score)`` and ``update(score, outcome)``, or a function that makes
-        one: see docs/own-method.md. ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
+    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost, and
+        ``"base rate"``: the share of ones so far, whatever the score. A method may also be an object with
+        ``predict(score)`` and ``update(score, outcome)``, or a function that makes one: see docs/own-method.md.
+        ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
     bins : of the calibration error and the reliability diagram.
     warmup : the number of events with an outcome at the start that are not scored, for any method. If not given: a
         twentieth of the outcomes among the first 20,000 events, which is 1,000 where each has one.
@@ -98,6 +104,9 @@ def backtest(
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
     classes : the names of the classes, where the scores are a matrix without names.
+    label, id, delimiter : of a file. `label` is the column of the class, where there are many; `score` then names the
+        columns of the scores: ``"p_*"``, or several names. `id` is a column of ids that must not come twice.
+        `delimiter` stands between the columns of a CSV; if not given, the header shows it.
 
     **Many classes.** Where `scores` is a matrix or a data frame of K columns and outcomes are given, these are labels:
     the names of the columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are
@@ -121,29 +130,20 @@ def backtest(
     >>> calibeat.backtest(frame, score="p", outcome="y", positive="won", methods="ops").best
     'ops'
 
+    >>> calibeat.backtest("log.csv", score="p", outcome="y").best    # doctest: +SKIP
+    'auto'
+
     >>> result = calibeat.backtest([[0.6, 0.3, 0.1]] * 1200, [0, 1, 2] * 400, methods=["ots", "multi"])
     >>> result.best, result.table["method"].tolist()
     ('multi', ['raw', 'ots', 'multi'])
     """
     given = locals()
-    from calibeat._util.columns import is_matrix
-
     from .options import Options  # now, so that `import calibeat` is light
-    from .read.labels import classes_of
-    from .read.rows import LogColumns
-    from .run import run_arrays
+    from .read.named import Given
+    from .run import run_arrays, run_files
 
     options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name != "typed"})
-    columns = {name: given[name] for name in ("scores", "outcomes", "keys", "times", "outcome_times")}
-    if outcomes is not None and is_matrix(scores):
-        for argument in ("score", "outcome", "key", "time", "rivals", "groups", "outcome_time", "positive"):
-            if given[argument] is not None:
-                got = type(given[argument]).__name__
-                raise InvalidInput(f"{argument} must not be given with many classes, got {got}")
-        columns["scores"], found = classes_of(scores, classes)
-        return run_arrays(LogColumns(columns, classes=found), options, keep_forecasts=keep_forecasts)
-    if classes is not None:
-        raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    named = {name.replace("_", " "): given[name] for name in ("score", "outcome", "key", "time", "outcome_time")}
-    table = LogColumns.of(columns, named, rivals, groups, options)
-    return run_arrays(table, options, keep_forecasts=keep_forecasts)
+    log = Given.of(given)
+    if log.path is not None:
+        return run_files(log, options, keep_forecasts=keep_forecasts)
+    return run_arrays(log.columns(options), options, keep_forecasts=keep_forecasts)

@@ -34,7 +34,7 @@ class BacktestResult:
         ``log_e_value``, ``log_e_max``, and the differences to the raw score with their 95 % intervals on this log:
         ``log_loss_vs_raw``, ``log_loss_low``, ``log_loss_high``, ...; likewise to the best other method, whose name is
         in ``best_other``: ``log_loss_vs_best_other``, ``log_loss_vs_best_other_low``, ``log_loss_vs_best_other_high``,
-        ... For ``ce`` the ends are an envelope that errs on the safe side, and NaN against the best other method.
+        ... ``ce`` has differences and no intervals: there is no honest one.
         ``elsewhere_low`` and ``elsewhere_high``: what resampled stretches show of ``log_loss_vs_raw``.
         With many classes ``ce`` is that of the top class, ``brier`` is summed over the classes, and there is
         ``classwise_ce``; ``shp``, ``refinement``, ``auc`` and ``regret`` are NaN.
@@ -77,7 +77,8 @@ class BacktestResult:
         for name in ("log_loss", "brier", "ce"):
             for against, low in (("vs_raw", ""), ("vs_best_other", "vs_best_other_")):
                 triples = [row[against][name] if row[against] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
-                for k, suffix in enumerate((against, f"{low}low", f"{low}high")):
+                suffixes = [against] if name == "ce" else [against, f"{low}low", f"{low}high"]
+                for k, suffix in enumerate(suffixes):
                     columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
         others = [row["vs_best_other"]["method"] if row["vs_best_other"] else "" for row in rows]
         columns["best_other"] = np.array(others)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -41,7 +43,7 @@ from .judge.deployment import HowReplayed
 from .judge.history import DataHistory, Periods, sentences_on_periods
 from .judge.intervals import RESAMPLES, Bootstrap, Intervals
 from .judge.later import FirstEvents
-from .judge.measures import auc, iso, number, overall, reliability, windows
+from .judge.measures import Ranks, auc, iso, number, overall, ranks_of_classes, reliability, windows
 from .judge.paging import Trails
 from .judge.segments import segment_section, segments_of
 from .judge.verdict import (
@@ -52,6 +54,7 @@ from .judge.verdict import (
     Facts,
     answer,
     best_other,
+    bins_off,
     differences,
     elsewhere,
     elsewhere_in_words,
@@ -59,9 +62,19 @@ from .judge.verdict import (
     verdict,
 )
 from .options import Options
-from .read.files import Columns
-from .read.rows import Chunk, LogBatch, LogColumns, RowReader
-from .replay.contenders import Contender, GroupedReplay, chosen, with_auto, with_groups, with_key_variants, with_others
+from .read.files import Columns, offered, read_log
+from .read.named import Given
+from .read.rows import Chunk, LogBatch, LogColumns, Origin, RowReader
+from .replay.contenders import (
+    Contender,
+    GroupedReplay,
+    chosen,
+    with_auto,
+    with_base_rate,
+    with_groups,
+    with_key_variants,
+    with_others,
+)
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
 from .replay.tally import Blocks, judged
 from .result import BacktestResult
@@ -89,20 +102,66 @@ def run_arrays(table: LogColumns, options: Options, *, keep_forecasts: bool = Fa
     return BacktestResult(payload, kept.by_row(reader.rows))
 
 
+def run_files(log: Given, options: Options, *, keep_forecasts: bool = False) -> BacktestResult:
+    """`calibeat.backtest` of a log on disk: as `calibeat backtest` has it."""
+    kept = _Kept()
+    with _in_python():
+        files, columns, others = log.files(options)
+        reader = RowReader(options, trace=keep_forecasts, classes=columns.classes, groups=columns.groups)
+        source = LogInfo(
+            options.title,
+            [file.name for file in files],
+            score_kind=options.score_kind,
+            columns=columns,
+            command=options.call(repr(log.path)),
+        )
+        payload = run(
+            kept.counted(read_log(files, columns, options, reader, lambda _: None)),
+            source,
+            reader,
+            keyed=log.named["key"] is not None,
+            others=others,
+            on_forecasts=kept.keep if keep_forecasts else None,
+        )
+        if columns.groups is None and columns.classes is None and (found := offered(files, columns)):
+            payload["offered"] = offer(found, options)
+    return BacktestResult(payload, kept.by_row(reader.rows))
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Errors of the reader name options of the command; in Python they are arguments."""
+    try:
+        yield
+    except InvalidInput as error:
+        told = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_") + "=", str(error))
+        raise type(error)(told) from error
+
+
 class _Kept:
     """The forecasts of all events, on request."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Ints, dict[str, Vector]]] = []
+        self._parts: list[tuple[Origin, dict[str, Vector]]] = []
+        self._first = np.zeros(1, dtype=np.int64)  # row of each file among all rows, and the end of the last
+
+    def counted(self, batches: Iterable[LogBatch]) -> Iterator[LogBatch]:
+        """The batches of files, whose rows are counted from 1 in each."""
+        for batch in batches:
+            while len(self._first) < batch.file + 2:
+                self._first = np.append(self._first, self._first[-1])
+            self._first[-1] = self._first[-2] + batch.rows[-1]
+            yield batch
 
     def keep(self, chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
         if chunk.trace is not None:
-            self._parts.append((chunk.trace.rows, forecasts))
+            self._parts.append((chunk.trace, forecasts))
 
     def by_row(self, rows: int) -> dict[str, Vector]:
         """Each forecast at the row of its event; NaN where a row was skipped."""
         found: dict[str, Vector] = {}
-        for at, by_method in self._parts:
+        for trace, by_method in self._parts:
+            at = trace.rows if len(self._first) == 1 else self._first[trace.files] + trace.rows - 1
             for name, values in by_method.items():
                 found.setdefault(name, np.full((rows, *values.shape[1:]), np.nan))[at] = values
         return found
@@ -186,12 +245,15 @@ def run(
     if groups is not None:
         contenders = with_groups(contenders, groups.groups)
     contenders, more = with_others(contenders, others or {}, asked=options.methods is not None)
+    contenders = with_base_rate(contenders, numbers)
+    hidden = {each.name for each in contenders if each.hidden}
     collector = Collector(options, contenders)
 
     def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        collector.add(chunk, forecasts, place)
+        shown = {name: values for name, values in forecasts.items() if name not in hidden}
+        collector.add(chunk, forecasts, shown, place)
         if on_forecasts is not None:
-            on_forecasts(chunk, forecasts, place)
+            on_forecasts(chunk, shown, place)
 
     replayed = replay_log(
         chunks,
@@ -214,14 +276,14 @@ def run(
         source.keys = list(reader.names)
     made = summarise(replayed, source, collector)
     _add_segments(made, replayed, source, collector, reader)
-    _add_later(made, replayed, source, collector, options.seed)
+    _add_later(made, replayed, collector, options.seed)
     return made
 
 
-def _add_later(made: Payload, replayed: Replayed, source: LogInfo, collected: Collector, seed: int) -> None:
+def _add_later(made: Payload, replayed: Replayed, collected: Collector, seed: int) -> None:
     """What the choice would be worth if outcomes came later, where nobody knows when they came."""
     best = next(each for each in replayed.runners if each.name == made["verdict"]["method"])
-    if best is not replayed.runners[0] and not source.past.unsettled:  # no percentage before that is settled
+    if best is not replayed.runners[0] and made["verdict"]["confidence"] != "unclear":  # no percentage before it is
         later = collected.first_events.replay(replayed, best, seed)
         if later is not None:
             made["later"] = later
@@ -267,11 +329,11 @@ class Collector:
         self.segments = segments_of(contenders, options.maturity)  # of groups
         self.first_events = FirstEvents()
 
-    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        """Count a chunk, in threads: compiled kernels release the interpreter."""
+    def add(self, chunk: Chunk, every: dict[str, Vector], forecasts: dict[str, Vector], place: Ints) -> None:
+        """Count a chunk, in threads: compiled kernels release the interpreter. `every` are also those not shown."""
 
         def count() -> None:
-            leader = self._counting.add(chunk, forecasts, place)
+            leader = self._counting.add(chunk, every, place)
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 
@@ -304,12 +366,17 @@ class Collector:
 def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
     runners, used, sums = replayed.runners, replayed.blocks.used, collected.sums
-    labels = {runner.name: runner.contender.label for runner in runners}
     tallies = {runner.name: runner.tally for runner in runners}
     bootstrap = Bootstrap(tallies, used, replayed.blocks.length)
     named = next((runner.name for runner in runners if runner.contender.is_default), None)
-    compared = Comparison(list(tallies), bootstrap, sums, named)
-    found = verdict(compared, _facts(replayed, source, labels))
+    compared = Comparison(list(tallies), bootstrap, sums, named, blind=[r.name for r in runners if _is_blind(r)])
+    base = next(runner.name for runner in runners if runner.contender.is_base_rate)
+    runners = [runner for runner in runners if not runner.contender.hidden]
+    replayed = replace(replayed, runners=runners)
+    labels = {runner.name: runner.contender.label for runner in runners}
+    found = verdict(compared, _facts(replayed, source, labels, base))
+    chosen_one = next(runner for runner in runners if runner.name == found["method"])
+    found["caveats"] += bins_off(chosen_one, used, many=source.classes is not None, is_raw=chosen_one is runners[0])
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     source.notes += sentences_on_periods(collected.periods.found, labels)
@@ -354,25 +421,27 @@ def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payl
     return made
 
 
-def _facts(replayed: Replayed, source: LogInfo, labels: dict[str, str]) -> Facts:
+def _facts(replayed: Replayed, source: LogInfo, labels: dict[str, str], base: str) -> Facts:
     """What the verdict has to know of the log."""
     runners = replayed.runners
     facts = Facts(
         labels,
         replayed.blocks.judged,
         {runner.name: float(runner.tally.running[1]) for runner in runners},
+        base=base,
         learnt=None if replayed.delays is None else replayed.delays.learnt,
         assumption=None if source.columns is None else source.columns.assumption,
         unsettled=None if source.columns is None else source.columns.unsettled,
     )
     if source.classes is not None:
         seen = np.flatnonzero(label_counts(replayed))
-        return replace(facts, only=source.classes[seen[0]] if len(seen) == 1 else None)
+        only = source.classes[seen[0]] if len(seen) == 1 else None
+        return replace(facts, only=only, ranks=ranks_of_classes(runners[0].tally.by_class))
+    ones = float(replayed.totals[1])
     return replace(
         facts,
-        ones=float(replayed.totals[1]),
-        ignores_score=frozenset(runner.name for runner in runners if _ignores_score(runner)),
-        raw_auc=auc(runners[0].tally)[0],
+        ones=ones,
+        ranks=Ranks.of(auc(runners[0].tally)[0], facts.judged, ones),
         ages=None if replayed.ages is None else notice_of_ages(replayed, replayed.ages, labels),
     )
 
@@ -382,11 +451,12 @@ def versions() -> dict[str, str]:
     return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__}
 
 
-def _ignores_score(runner: Runner) -> bool:
-    """Whether the forecasts do not depend on the score, as those of F99."""
+def _is_blind(runner: Runner) -> bool:
+    """Whether the forecasts do not depend on the score: the base rate, and F99."""
     method = runner.method
     foster = Hedging(start="first", groups=1)
-    return isinstance(method, Method) and method.features is None and method.calibeater == foster
+    is_foster = isinstance(method, Method) and method.features is None and method.calibeater == foster
+    return is_foster or runner.contender.is_base_rate
 
 
 def _method(runner: Runner) -> MethodInfo:

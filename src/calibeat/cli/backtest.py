@@ -169,13 +169,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     set_classes_and_groups(columns, args, options)
     targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     _check_targets(args.log or args.store, files, targets)
+    made = {path: not path.parent.exists() for path in targets.values()}
     result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
         return
     to.write(page(result.payload))
     for written in targets.values():
-        to.write(f"Written: {visible(written.resolve())}\n")
+        to.write(f"Written: {visible(written.resolve())}{' (in a new folder)' if made[written] else ''}\n")
 
 
 def _replayed(
@@ -260,6 +261,9 @@ def _check_targets(log: str, files: Sequence[LogFile], targets: dict[str, Path])
         raise InvalidInput(
             f"{' and '.join(targets)} must be two files, got {str(next(iter(targets.values())))!r} twice"
         )
+    report = targets.get("--report")
+    if report is not None and report.suffix.lower() not in {".html", ".htm"}:
+        raise InvalidInput(f"--report must end in .html, got {str(report)!r}: it is a page for a browser")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -312,7 +316,7 @@ class Forecasts:
         columns["score"] = _lists(chunk.scores)
         columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int32() if many else pa.int8())
         columns["judged"] = place > 0
-        columns |= {f"forecast_{name}": _lists(values) for name, values in forecasts.items()}
+        columns |= {f"forecast_{name.replace(',', '')}": _lists(values) for name, values in forecasts.items()}
         table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")

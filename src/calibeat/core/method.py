@@ -360,7 +360,10 @@ def method_named(name: Any) -> Method:
     calibeat.errors.UnknownMethod: method must be one of the presets, got 'topps' - did you mean 'tops'?
     """
     if not isinstance(name, str):
-        raise UnknownMethod(f"method must be a Method or the name of a preset, got {type(name).__name__} {name!r:.60}")
+        own = hasattr(name, "predict") and hasattr(name, "update")
+        hint = " - for a method of your own use calibeat.rivals.Host" if own else ""
+        got = f"{type(name).__name__} {name!r:.60}"
+        raise UnknownMethod(f"method must be a Method or the name of a preset, got {got}{hint}")
     if name.lower() in PRESETS:
         return PRESETS[name.lower()]
     hint = did_you_mean(name, PRESETS) or f" - there are {', '.join(PRESETS)}"

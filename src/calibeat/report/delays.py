@@ -33,11 +33,8 @@ def _different_ages(delay: DelayInfo) -> Element | None:
     ages = delay["ages"]
     if ages is None or not ages["differ"]:
         return None
-    advice = (
-        f"Learn both at the same age, such as {ages['mature']} (--mature), by which 95 % of each kind are known. In "
-        "production, hold each outcome back until it has that age, and act on the raw score until the first has."
-    )
-    return tag("p", f"{typeset(ages['sentence'])} {advice}", id="ages")
+    tried = f"By an age of {ages['mature']} 95 % of each kind are known. {ages['advice']}"
+    return tag("p", typeset(f"{ages['sentence']} {tried}".strip()), id="ages")
 
 
 def _quantiles(delay: DelayInfo) -> Element:

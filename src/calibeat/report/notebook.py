@@ -24,12 +24,14 @@ def snippet(payload: Mapping[str, object]) -> str:
     """The result as HTML of some kilobytes. Names are text, never markup."""
     safe = cast(Payload, harmless(payload))
     verdict, shown = safe["verdict"], example(safe)
+    assumed = [safe["later"]["sentence"]] if "later" in safe else []
     chosen = [safe["methods"][0]["name"], verdict["method"]]
     return markup(
         tag(
             "div",
             tag("p", tag("b", typeset(verdict["headline"])), f" · {CONFIDENCE[verdict['confidence']]}"),
-            tag("p", typeset(shown)),
+            *(tag("p", typeset(caveat)) for caveat in [*verdict["caveats"], *assumed]),
+            tag("p", typeset(shown)) if shown else None,
             tag(
                 "div",
                 _picture(safe, list(dict.fromkeys(chosen))),

@@ -39,7 +39,8 @@ class Data(TypedDict):
 class Verdict(TypedDict):
     method: str
     headline: str
-    sentences: list[str]
+    caveats: list[str]  # what everybody must read beside the headline
+    sentences: list[str]  # the numbers behind it
     confidence: Literal["sure", "likely", "unclear"]
 
 
@@ -55,7 +56,7 @@ class Happened(TypedDict):
 class AnswerInfo(TypedDict):
     """What a manager reads: events of about the same forecast, how sure, what to do."""
 
-    happened: list[Happened]  # the raw score, and the chosen method if that is another
+    happened: list[Happened]  # the raw score and the chosen method; none where the raw score is kept
     sure: str
     library: list[str]  # lines of Python that deploy the choice
     service: list[str] | None  # the same as commands
@@ -227,8 +228,9 @@ class AgesByOutcome(TypedDict):
     zeros: dict[str, Number]
     ones_later: Number  # share of the pairs of a one and a zero in which the one has the higher age
     differ: bool  # whether they are clearly different
-    mature: str  # an age by which 95 % of both are known
+    mature: str  # an age by which 95 % of both are known: the one that was tried, if one was
     sentence: str  # nothing, where they are not clearly different
+    advice: str  # whether it paid to learn both at that age; nothing, where it was not tried
 
 
 class DelayInfo(TypedDict):

@@ -33,6 +33,7 @@ def page(payload: Payload) -> str:
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
         *_filled(example(payload)),
+        *(line for caveat in verdict["caveats"] for line in _filled(caveat)),
         *(_filled(payload["later"]["sentence"]) if "later" in payload else []),
         "",
         *_filled(" ".join(verdict["sentences"])),
@@ -67,7 +68,7 @@ def _consequences(payload: Payload) -> list[str]:
         sentences.append(payload["segments"]["sentence"])
     if "offered" in payload:
         sentences.append(payload["offered"]["sentence"])
-    if service:
+    if service and payload["verdict"]["confidence"] != "unclear":
         note = payload["answer"]["note"]
         sentences += [f"Deploy it: {service[-1]}", *([note] if note else [])]
     return sentences

@@ -17,6 +17,10 @@ from .schema import AnswerInfo, Happened, LeaderboardRow, Number, Payload, Tripl
 
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 BAR_WIDTH, BAR_HEIGHT = 400, 14
+LOG_LOSS = (
+    " is how surprised the forecasts were by what happened, on average: 0 is perfect, to say 50 % each time costs "
+    "0.693, and to be sure and wrong costs most."
+)
 
 # ---- verdict -----------------------------------------------------------------------------------------------------
 
@@ -29,7 +33,8 @@ def verdict(payload: Payload) -> Element:
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
         tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
-        tag("p", typeset(payload["later"]["sentence"]), id="assumes") if "later" in payload else None,
+        *(tag("p", typeset(caveat), class_="caveat") for caveat in found["caveats"]),
+        tag("p", typeset(payload["later"]["sentence"]), id="assumes", class_="caveat") if "later" in payload else None,
         *_for_everybody(payload, payload["answer"]),
         tag("details", tag("summary", "The numbers behind it, for experts"), *sentences, id="expert"),
         _figures(payload),
@@ -38,12 +43,16 @@ def verdict(payload: Payload) -> Element:
 
 
 def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
-    rows = [_happened(payload, one, scale_of(answer["happened"])) for one in answer["happened"]]
-    return [
+    happened = answer["happened"]
+    shown = [
         tag("p", typeset(example(payload)), class_="lead", id="example"),
-        tag("div", *rows, class_="happened"),
+        tag("div", *(_happened(payload, one, scale_of(happened)) for one in happened), class_="happened"),
+    ]
+    return [
+        *(shown if happened else []),
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
-        _do_this(answer),
+        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS), id="log-loss"),
+        _do_this(answer, settled=payload["verdict"]["confidence"] != "unclear" or not happened),
     ]
 
 
@@ -60,9 +69,12 @@ def scale_of(happened: list[Happened]) -> int:
 
 
 def example(payload: Payload) -> str:
-    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice."""
+    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice.
+
+    Nothing where the raw score is kept.
+    """
     labels, happened = labels_of(payload), payload["answer"]["happened"]
-    scale = scale_of(happened)
+    scale = scale_of(happened) if happened else 0
     sentences: list[str] = []
     for one in happened:
         who = "the raw score" if one["method"] == payload["methods"][0]["name"] else labels[one["method"]]
@@ -111,10 +123,10 @@ def _happened(payload: Payload, one: Happened, scale: int) -> Element:
     return tag("div", tag("b", name(labels[one["method"]])), picture, tag("span", text), class_=kind)
 
 
-def _do_this(answer: AnswerInfo) -> Element:
+def _do_this(answer: AnswerInfo, *, settled: bool) -> Element:
     return tag(
         "div",
-        tag("h2", "Do this"),
+        tag("h2", "Do this" if settled else "When that is settled, do this"),
         tag("p", typeset(answer["note"])) if answer["note"] else None,
         tag(
             "div",
@@ -181,6 +193,7 @@ CLASS_MEASURES = (
     Measure("classwise_ce", "Class-wise CE", "the mean over the classes of the calibration error of each", "low"),
     Measure("accuracy", "Accuracy", "share of events in which the top class is right; higher is better", "high"),
 )
+USUAL = ("log_loss", "ce", "classwise_ce", "brier", "auc")  # columns that are shown at first
 AGAINST_RAW = "difference to the raw score on this log with its 95 % interval; negative is better"
 CE_AGAINST_RAW = "difference to the raw score; less or more only where luck cannot explain it"
 LUCK = "the calibration error that perfectly calibrated forecasts in these bins would show by luck"
@@ -199,11 +212,11 @@ def methods(payload: Payload) -> Element:
         how_to_read("Each row is a method. All are scored on the same events. " + payload["intervals"]["legend"]),
         tag("div", class_="controls", id="leaderboard-metric"),
         scroller("Leaderboard", leaderboard(payload)),
+        tag("p", "Every method made its forecast before it learnt the outcome. Warm-up events are not scored."),
         tag(
-            "p",
-            "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
-            + typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"),
-            class_="small",
+            "details",
+            tag("summary", "How the intervals are made"),
+            tag("p", typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"), class_="small"),
         ),
         _explained("What the methods are", about),
         _explained("What the columns mean", columns_of(payload)),
@@ -241,12 +254,12 @@ def leaderboard(payload: Payload) -> Element:
     for metric, label in METRICS:
         explained = CE_AGAINST_RAW if metric == "ce" else AGAINST_RAW
         head.append(_heading(f"{label} against raw", "low", explained, metric))
-        head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
-    head.extend(_named(m) for m in measures[1:])
+        head.append(_rare(_heading("Against the best other", "low", AGAINST_OTHER, metric)))
+    head.extend(_second(_named(m), m.field) for m in measures[1:])
     if not many:
-        head.append(_heading("Regret", "low", REGRET))
-    head.append(_heading("ln e-value", "high", E_VALUE))
-    head.append(_heading("Time", "low", TIME))
+        head.append(_rare(_heading("Regret", "low", REGRET)))
+    head.append(_rare(_heading("ln e-value", "high", E_VALUE)))
+    head.append(_rare(_heading("Time", "low", TIME)))
     columns = {m.field: [_value(payload, row, m) for row in rows] for m in measures}
     scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
     body = tag("tbody")
@@ -260,14 +273,15 @@ def leaderboard(payload: Payload) -> Element:
         measured = {m.field: _measure(m, columns[m.field][at], columns[m.field]) for m in measures}
         line.append(measured.pop("log_loss"))
         for metric, _ in METRICS:
-            line.extend(_differences(row, metric, scales[metric], labels))
-        line.extend(measured.values())
+            against_raw, against_other = _differences(row, metric, scales[metric], labels)
+            line.extend([against_raw, _rare(against_other)])
+        line.extend(_second(cell, field) for field, cell in measured.items())
         luck = f"luck {number(row['ce_luck'], decimals(columns['ce']))}"
         measured["ce"].append(tag("span", luck, class_="luck", title=LUCK))
         if not many:
-            line.append(_cell(row["regret"], number(row["regret"], 1)))
-        line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
-        line.append(_cell(info["seconds"], duration(info["seconds"])))
+            line.append(_rare(_cell(row["regret"], number(row["regret"], 1))))
+        line.append(_rare(_cell(row["log_e_value"], number(row["log_e_value"], 1))))
+        line.append(_rare(_cell(info["seconds"], duration(info["seconds"]))))
         body.append(line)
     return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
 
@@ -276,6 +290,17 @@ def _value(payload: Payload, row: LeaderboardRow, measure: Measure) -> Number:
     if measure.field == "classwise_ce":
         return payload["classes"]["methods"][row["method"]]["classwise_ce"]
     return row[measure.field]
+
+
+def _second(cell: Element, field: str) -> Element:
+    """A cell of a column that has no place on a phone, or none at first."""
+    return _rare(cell, "second" if field in USUAL else "rare")
+
+
+def _rare(cell: Element, kind: str = "rare") -> Element:
+    """A cell of a column that is shown on request."""
+    cell.set("class", f"{cell.get('class', '')} {kind}".strip())
+    return cell
 
 
 def _heading(label: str, first: str, explained: str, metric: Metric | None = None) -> Element:
@@ -379,7 +404,7 @@ def _scale(rows: Sequence[LeaderboardRow], metric: Metric) -> Scale:
     limit = 3 * median(max(abs(end or 0.0) for end in triple) for triple in shown) if shown else 0.0
     low, high = max(-limit, min(0.0, *ends, 0.0)), min(limit, max(0.0, *ends, 0.0))
     margin = 0.1 * (high - low) or 1.0
-    return Scale(min(low, -margin), max(high, margin), min(6, max((decimals(triple) for triple in every), default=4)))
+    return Scale(min(low, -margin), max(high, margin), decimals(end for triple in every for end in triple))
 
 
 def bar(triple: Triple, scale: Scale) -> Element:

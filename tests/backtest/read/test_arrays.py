@@ -230,7 +230,7 @@ def test_what_does_not_go_together():
         ({"bins": 0}, "bins must be a whole number"),
         ({"methods": []}, "methods must name one at least"),
         ({"methods": 3}, "methods must be names"),
-        ({"methods": {"a": "ops"}}, "methods must map names to methods"),
+        ({"methods": {"a": 3}}, "methods must map names to methods"),
     ):
         with pytest.raises(InvalidInput, match=said):
             run(**{"methods": "ops", **options})
@@ -260,8 +260,11 @@ def test_a_log_without_any_outcome():
 def test_methods_in_every_form():
     for methods in ("ops", "raw, ops", ["ops"], [OPS], OPS, {"ops": OPS}, ["bm", "OPS", "ops"]):
         assert run(methods=methods).table["method"].tolist() == ["raw", "ops"]
-    ten = run(SCORES[:60], OUTCOMES[:60], methods=None)
-    assert len(ten.table["method"]) == 10 and not any(np.isnan(ten.table["log_loss"]))
+    named = run(methods={"mine": "OPS ", "constant": "base rate"})
+    assert named.table["method"].tolist() == ["raw", "mine", "constant"]
+    assert named.table["log_loss"][1] == run(methods="ops").table["log_loss"][1]
+    every = run(SCORES[:60], OUTCOMES[:60], methods=None)
+    assert len(every.table["method"]) == 11 and not any(np.isnan(every.table["log_loss"]))
     mine = run(methods=[calibeat.Method(calibeat.Temperature(), calibeat.ONS())]).payload["methods"][1]
     assert "Temperature" in mine["name"] and "Temperature" in mine["about"]
 

@@ -83,18 +83,18 @@ def test_an_outcome_time_that_is_not_used_is_reported_in_the_verdict(typed):
     looks = "The column 'outcome_time' looks like the times at which outcomes were known, but it was not used: "
     for options, reason in (
         (("--outcome-time", "none"), "--outcome-time none was given."),
-        (("--time", "none"), "the times of the events are not known (--time)."),
+        (("--time", "none"), "the times of the events are not known: 'time' was not used, as --time none was given."),
     ):
         found = told(typed, name, *options)
-        assert found["delay"] is None and f"{AT_ONCE} {looks}{reason}" in found["verdict"]["sentences"]
+        assert found["delay"] is None and f"{AT_ONCE} {looks}{reason}" in found["verdict"]["caveats"]
     assert f"{AT_ONCE} {looks}" in typed(name, "--time", "none", "--report", "r.html")[1]
     assert AT_ONCE in Path("r.html").read_text()
     delayed = told(typed, name, "--delay", "3")
     assert delayed["delay"]["events_quantiles"]["50%"] == 3
     assert f"This result assumes outcomes as late as --delay says. {looks}--delay was given." in " ".join(
-        delayed["verdict"]["sentences"]
+        delayed["verdict"]["caveats"]
     )
-    assert AT_ONCE in " ".join(told(typed, log("alone.csv", outcome_time=KNOWN))["verdict"]["sentences"])
+    assert AT_ONCE in " ".join(told(typed, log("alone.csv", outcome_time=KNOWN))["verdict"]["caveats"])
 
 
 @pytest.mark.parametrize(
@@ -103,17 +103,31 @@ def test_an_outcome_time_that_is_not_used_is_reported_in_the_verdict(typed):
         (TIMES, [f"{k % 28 + 1}/12/2024" for k in range(N)], "it cannot be read, got '1/12/2024'"),
         (TIMES, [""] * N, "it is empty"),
         (TIMES, TIMES - np.timedelta64(1, "D"), "300 of the first 300 are before the time of their event"),
-        (["soon"] * N, KNOWN, "the times of the events are not known (--time)"),
-        ([*TIMES[:-1], ""], KNOWN, "the times of the events are not known (--time)"),
+        (["soon"] * N, KNOWN, "the times of the events are not known: 'time' was not used, as it cannot be read, got"),
+        ([*TIMES[:-1], ""], KNOWN, "the times of the events are not known: 'time' was not used, as some of its"),
         (np.arange(N), [1e300 if k else 1 for k in range(N)], "it cannot be read (times must be dates or seconds"),
     ],
 )
 def test_a_guess_that_the_first_rows_contradict_is_dropped(typed, times, known, reason):
     found = told(typed, log(time=times, outcome_time=known))
     assert found["delay"] is None and "outcome time" not in found["data"]["columns"]
-    assumption = next(sentence for sentence in found["verdict"]["sentences"] if AT_ONCE in sentence)
+    assumption = next(sentence for sentence in found["verdict"]["caveats"] if AT_ONCE in sentence)
     assert reason in assumption
     assert "%" not in found["verdict"]["headline"] and "later" not in found
+    assert "Say how it is written (--time-format), how late outcomes are (--delay), or that it is none" in assumption
+
+
+def test_no_percentage_before_a_time_that_cannot_be_read_is_settled(typed):
+    rng = np.random.default_rng(0)
+    off = {"score": SCORES, "outcome": (rng.random(N) < SCORES**4).astype(int)}
+    name = log("dates.csv", **off, time=[f"{k % 28 + 1}/12/2024" for k in range(N)])
+    found = told(typed, name)["verdict"]
+    assert found["headline"].startswith("Settle first when outcomes were known: the column 'time' could not be used")
+    assert "looks like the times of the events, but it was not used: it cannot be read" in found["caveats"][0]
+    for settled in (("--time", "none"), ("--delay", "3")):
+        assert "Settle first" not in told(typed, name, *settled)["verdict"]["headline"]
+    told_apart = told(typed, log("gaps.csv", **off, time=[*TIMES[:-1], ""]))  # nothing is wrong with how it is written
+    assert "Settle first" not in told_apart["verdict"]["headline"] and "some of its" in str(told_apart["data"]["notes"])
 
 
 def test_what_was_dropped_is_used_where_it_is_named(typed):

@@ -63,7 +63,7 @@ def test_mistakes_are_named_by_row_and_column(changed, message):
 
 def test_other_mistakes():
     with pytest.raises(
-        UnknownMethod, match="method must be one of raw, fts, swts, ots, multi, got 'mult' - did you mean 'multi'"
+        UnknownMethod, match="one of raw, fts, swts, ots, multi, base rate, got 'mult' - did you mean 'multi'"
     ):
         calibeat.backtest(*stream(60), methods="mult")
     with pytest.raises(InvalidInput, match="classes must be given with a matrix of scores only"):

@@ -85,7 +85,7 @@ def test_a_rival_that_says_nonsense_is_named():
     wrong = type("Wrong", (), {"predict": lambda _, score: score + 1.0, "update": Mean.update})
     with pytest.raises(InvalidInput, match=r"mine must predict a probability in \[0, 1\], got 1\..* - at event 0"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"mine": wrong})
-    with pytest.raises(InvalidInput, match="methods must map names to methods or to objects with predict and update"):
+    with pytest.raises(InvalidInput, match="methods must map names to methods, presets' names or objects with predict"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"mine": 3})
     with pytest.raises(InvalidInput, match="methods must not give the name of the raw score"):
         calibeat.backtest(SCORES, OUTCOMES, methods={"raw": Mean})
@@ -155,3 +155,62 @@ def test_ones_that_come_later_do_not_mature_a_rival():
     waits = np.where(OUTCOMES == 1.0, 600, 10)
     names = replayed(SCORES, OUTCOMES, None, SECONDS, SECONDS + waits, methods={"mine": Mean})
     assert list(names) == ["raw", "mine"]
+
+
+# ---- the base rate -----------------------------------------------------------------------------------------------
+
+
+def shares(known, K):
+    """What the base rate forecasts once these labels are known."""
+    return (np.bincount(np.array(known, dtype=int), minlength=K) + 1.0 / K) / (len(known) + 1.0)
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.usefixtures("cut")
+def test_the_base_rate_is_the_mean_of_the_outcomes_that_are_known(delayed):
+    outcomes = np.where(np.arange(N) % 11 == 4, np.nan, OUTCOMES)
+    known = np.where(np.isnan(outcomes), np.nan, SECONDS + 10.0 * (WAITS - 0.5))
+    late = {"times": SECONDS, "outcome_times": known} if delayed else {}
+    result = calibeat.backtest(SCORES, outcomes, methods=["ops", "base rate"], keep_forecasts=True, **late)
+    due = DUE if delayed else np.arange(N) + 1
+    there = ~np.isnan(outcomes)
+    expected = [shares(outcomes[there & (due <= i)], 2)[1] for i in range(N)]
+    np.testing.assert_allclose(result.forecasts["base rate"], expected, rtol=1e-14)
+    assert result.table["method"].tolist() == ["raw", "ops", "base rate"]
+    if delayed:
+        assert "base rate" in result.payload["delay"]["immediate"]
+
+
+@pytest.mark.parametrize("delay", [0, 25])
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.usefixtures("cut")
+def test_the_base_rate_of_many_classes(K, delay):
+    rng = np.random.default_rng(K)
+    P, labels = rng.dirichlet(np.ones(K), 300), rng.integers(0, K, 300)
+    result = calibeat.backtest(P, labels, keep_forecasts=True, delay=delay)
+    expected = [shares(labels[: max(0, i - delay)], K) for i in range(300)]
+    np.testing.assert_allclose(result.forecasts["base rate"], expected, rtol=1e-14)
+
+
+@pytest.mark.usefixtures("cut")
+def test_the_base_rate_looks_at_no_keys_and_waits_for_its_first_outcome():
+    plain, keyed = (
+        calibeat.backtest(SCORES, OUTCOMES, keys, methods="auto, base rate", keep_forecasts=True)
+        for keys in (None, KEYS)
+    )
+    np.testing.assert_array_equal(plain.forecasts["base rate"], keyed.forecasts["base rate"])
+    held = calibeat.backtest(SCORES, OUTCOMES, methods="ops, base rate", mature=30, keep_forecasts=True).forecasts
+    np.testing.assert_array_equal(held["base rate"][:31], SCORES[:31])
+    assert held["base rate"][31] == shares(OUTCOMES[:1], 2)[1]
+
+
+def test_the_base_rate_is_replayed_by_default_and_shown_where_it_was_asked_for():
+    usual = calibeat.backtest(SCORES, OUTCOMES, keep_forecasts=True)
+    assert usual.table["method"].tolist()[-1] == "base rate" and "base rate" in usual.forecasts
+    named = calibeat.backtest(SCORES, OUTCOMES, methods="ops", keep_forecasts=True)
+    assert named.table["method"].tolist() == list(named.forecasts) == ["raw", "ops"]
+    shown = named.payload
+    assert "base rate" not in {*shown["windows"]["methods"], *shown["evalue"]["methods"], *shown["paging"]["methods"]}
+    assert any("base rate" in sentence for sentence in shown["verdict"]["caveats"] + shown["verdict"]["sentences"])
+    mine = calibeat.backtest(SCORES, OUTCOMES, methods={"base rate": OPS})
+    assert mine.table["log_loss"][1] == named.table["log_loss"][1]

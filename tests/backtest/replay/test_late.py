@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from streams import drifting
 
 import calibeat
-from calibeat import Calibrator, InvalidInput
+from calibeat import Calibrator, InvalidInput, report
 from calibeat.backtest.read import rows as row_reader
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.late import Sizes, ages_of
@@ -107,7 +108,7 @@ def test_it_is_noticed_said_and_replayed_beside(tmp_path: Path) -> None:
     said = " ".join(payload["verdict"]["sentences"])
     assert "Ones and zeros come at clearly different ages: half of the ones are known after " in said
     assert "half of the zeros after 30 min" in said
-    assert "sees too many ones at first. AUTO, mature 30min learns both at the same age." in said
+    assert "sees too many ones at first. AUTO, mature 30min learns both at the same age. On this log that is be" in said
     ages = payload["delay"]["ages"]
     assert ages["differ"] and ages["mature"] == "30min" and ages["zeros"]["50%"] == 1800.0 and ages["ones_later"] < 0.1
     due = np.maximum(np.searchsorted(times, known), np.arange(N) + 1)
@@ -115,10 +116,37 @@ def test_it_is_noticed_said_and_replayed_beside(tmp_path: Path) -> None:
     assert (result.forecasts["auto, mature 30min"] == alone).all()
     losses = dict(zip(result.table["method"].tolist(), result.table["log_loss"].tolist(), strict=True))
     assert losses["auto, mature 30min"] < losses["auto"]
+    worth = f"better (log-loss {losses['auto, mature 30min']:.4f}, as they come {losses['auto']:.4f}): hold each"
+    assert worth in said and worth in ages["advice"] and "until it is 30min old (--mature 30min)" in ages["advice"]
     result.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Ones and zeros come at clearly different ages" in page and "AUTO, mature 30min" in page
     assert "Delay of zeros" in page
+
+
+def test_there_is_one_age_however_the_log_is_cut_and_no_advice_against_the_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three ages were told of for one thing, and the advice was to hold back where that was worse."""
+    n = 45_000
+    rng = np.random.default_rng(1)
+    scores, times = rng.random(n), timed(n)
+    outcomes = (rng.random(n) < 0.5 + 0.4 * np.sin(np.arange(n) / 400)).astype(float)  # what is new is worth most
+    wait = np.where(outcomes == 1.0, 300, 100) * (1 + np.arange(n) // 20_000) + rng.integers(0, 30, n)
+    log = {"times": times, "outcome_times": times + wait.astype("timedelta64[s]"), "methods": "auto"}
+    whole = calibeat.backtest(scores, outcomes, **log).payload
+    monkeypatch.setattr(row_reader, "CHUNK", 10_000)
+    monkeypatch.setattr(row_reader, "LEAST_EVENTS", 20_000)
+    cut = calibeat.backtest(scores, outcomes, **log).payload
+    assert [row["method"] for row in cut["table"]] == [row["method"] for row in whole["table"]]
+    age = whole["delay"]["ages"]["mature"]
+    assert whole["table"][-1]["method"] == f"auto, mature {age}" and cut["delay"]["ages"]["mature"] == age
+    said, shown = " ".join(whole["verdict"]["sentences"]), report.html(whole)
+    assert "On this log that is no better" in said and "learn outcomes as they come." in said
+    assert "hold each outcome back" not in said + shown and "Learn both at the same age" not in shown
+    section = shown[shown.index('id="ages"') :][:600]
+    assert f"By an age of {age} 95" in section and "learn outcomes as they come" in section
+    assert set(re.findall(r"\b\d+(?:s|min|h)\b", said + section.split("</p>")[0])) == {age}
 
 
 def test_without_auto_the_first_method_matures() -> None:
@@ -199,7 +227,7 @@ def test_delays_are_counted():
     assert at_once.payload["delay"] is None
     never = calibeat.backtest(SCORES[:50], OUTCOMES[:50], delay=10_000, methods=["ops"]).payload["delay"]
     assert never["too_late"] == 50 and never["quantiles"]["50%"] is None and "No outcome arrived" in never["sentence"]
-    assert never["histogram"] == {"edges": [0.0], "count": []}
+    assert never["histogram"] == {"edges": [], "count": []}
 
 
 def test_sizes_know_quantiles_to_a_percent_or_two():
@@ -209,8 +237,19 @@ def test_sizes_know_quantiles_to_a_percent_or_two():
         sizes.count(part)
     for name, found in sizes.quantiles().items():
         assert found == pytest.approx(np.quantile(values, float(name[:-1]) / 100), rel=0.02, abs=1)
-    edges, counts = sizes.by_octave()
+    edges, counts = sizes.histogram()
     np.testing.assert_array_equal(np.histogram(values, [*edges[:-1], np.inf])[0], counts)
+    assert all(edge in {2.0**k - 1.0 for k in range(40)} for edge in edges)
+
+
+@pytest.mark.parametrize("low", [0, 1, 9000])
+def test_a_histogram_of_delays_has_more_than_two_bars(low):
+    values = np.random.default_rng(0).integers(low, 2 * low + 20, 10_000)
+    sizes = Sizes()
+    sizes.count(values)
+    edges, counts = sizes.histogram()
+    np.testing.assert_array_equal(np.histogram(values, [*edges[:-1], np.inf])[0], counts)
+    assert len(counts) >= 6 and edges == sorted(set(edges))
 
 
 def test_delays_count_the_forecasts_in_between():

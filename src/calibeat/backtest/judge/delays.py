@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibeat._util.words import duration
-from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.backtest.replay.late import Ages, Delays
 from calibeat.report.schema import AgesByOutcome, DelayInfo, Immediate, Number
 
@@ -22,10 +22,37 @@ def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> st
         return None
     sooner = "zeros" if ages.share_later > 0.5 else "ones"
     sentences = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
-    beside = next((runner for runner in replayed.runners if runner.contender.age), None)
-    if beside is None:
+    tried = _held_back(replayed)
+    if tried is None:
         return f"{sentences} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
-    return f"{sentences} {labels[beside.name]} learns both at the same age."
+    return f"{sentences} {labels[tried[0].name]} learns both at the same age. {_worth(tried)}"
+
+
+def _held_back(replayed: Replayed) -> tuple[Runner, float, float] | None:
+    """The run that learns ones and zeros at one age, its log-loss, and that of the same method as outcomes come."""
+    held = next((runner for runner in replayed.runners if runner.contender.age), None)
+    if held is None:
+        return None
+    name = held.name.removesuffix(f", mature {held.contender.age}")
+    as_they_come = next(runner for runner in replayed.runners if runner.name == name)
+    used, tallies = replayed.blocks.used, (held.tally, as_they_come.tally)
+    mine, theirs = (overall(tally.cells(used)[1:], tally.sums(used)[1:])["log_loss"] for tally in tallies)
+    return held, mine, theirs
+
+
+def _worth(tried: tuple[Runner, float, float]) -> str:
+    """Whether it paid to hold outcomes back, and what to do."""
+    held, mine, theirs = tried
+    age = held.contender.age
+    if mine >= theirs:
+        return (
+            f"On this log that is no better (log-loss {mine:.4f}, as they come {theirs:.4f}): learn outcomes as they "
+            "come."
+        )
+    return (
+        f"On this log that is better (log-loss {mine:.4f}, as they come {theirs:.4f}): hold each outcome back until it "
+        f"is {age} old (--mature {age}), and act on the raw score until the first is."
+    )
 
 
 def _medians(ages: Ages) -> str:
@@ -36,7 +63,8 @@ def _medians(ages: Ages) -> str:
     )
 
 
-def _ages(ages: Ages | None) -> AgesByOutcome | None:
+def _ages(replayed: Replayed) -> AgesByOutcome | None:
+    ages, tried = replayed.ages, _held_back(replayed)
     if ages is None or not ages.ones.total or not ages.zeros.total:
         return None
     return {
@@ -44,8 +72,9 @@ def _ages(ages: Ages | None) -> AgesByOutcome | None:
         "zeros": {name: _seconds(value) for name, value in ages.zeros.quantiles().items()},
         "ones_later": number(ages.share_later),
         "differ": ages.differ,
-        "mature": ages.maturity[1],
+        "mature": ages.maturity[1] if tried is None else tried[0].contender.age,
         "sentence": _medians(ages) if ages.differ else "",
+        "advice": "" if tried is None or not ages.differ else _worth(tried),
     }
 
 
@@ -59,7 +88,7 @@ def delay(replayed: Replayed, delays: Delays) -> DelayInfo:
     sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
     quantiles = {name: None if value is None else value * scale for name, value in sizes.quantiles().items()}
     later = delays.events.quantiles()
-    edges, counts = sizes.by_octave()
+    edges, counts = sizes.histogram()
     at_once: dict[str, Immediate] = {}
     for runner in replayed.runners:
         if runner.at_once is not None:
@@ -75,7 +104,7 @@ def delay(replayed: Replayed, delays: Delays) -> DelayInfo:
         "histogram": {"edges": [edge * scale for edge in edges], "count": counts},
         "sentence": _sentence(replayed, delays, later["50%"]),
         "immediate": at_once or None,
-        "ages": _ages(replayed.ages),
+        "ages": _ages(replayed),
     }
 
 

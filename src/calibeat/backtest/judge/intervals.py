@@ -27,6 +27,7 @@ delay vary more than single events do; `Intervals(runs=...)` keeps them, and `ha
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -309,12 +310,15 @@ class Intervals:
         fourth = float(self.sums.fourths[measure, method])
         return float(self.sums.products[RESID, measure, method, method]) ** 2 / fourth if fourth > 0.0 else 0.0
 
-    def simultaneous(self, measure: int, level: float = 0.95, *, one_sided: bool = False) -> float:
+    def simultaneous(
+        self, measure: int, level: float = 0.95, *, one_sided: bool = False, among: Sequence[int] | None = None
+    ) -> float:
         """The quantile that holds for all methods against the raw score at once (max-t), instead of 1.96.
 
-        For claims about the best of many: ``level=0.975, one_sided=True``.
+        For claims about the best of many: ``level=0.975, one_sided=True``. `among`: of these methods only.
         """
-        table = _symmetric(self.sums.products[RESID, measure])[1:, 1:]
+        methods = np.arange(1, self.methods) if among is None else np.array(among, dtype=np.int64)
+        table = _symmetric(self.sums.products[RESID, measure])[np.ix_(methods, methods)]
         spread = np.sqrt(np.diag(table))
         used = spread > 0.0
         if not used.any():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -63,8 +64,61 @@ def auc(tally: Tally) -> tuple[float, float]:
     pairs = float(zeros.sum() * ones.sum())
     if pairs == 0.0:
         return math.nan, math.nan
+    return _area(zeros, ones), float((ones * zeros).sum() / 2.0 / pairs)
+
+
+def _area(zeros: Vector, ones: Vector) -> float:
+    """The area under the ROC curve of counts by rank."""
     below = np.cumsum(zeros) - zeros
-    return float((ones * (below + 0.5 * zeros)).sum() / pairs), float((ones * zeros).sum() / 2.0 / pairs)
+    return float((ones * (below + 0.5 * zeros)).sum() / (zeros.sum() * ones.sum()))
+
+
+MOST_BY_LUCK = 2.5  # standard errors of an AUC
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How well the raw score ranks, and whether luck explains it."""
+
+    auc: float = math.nan  # of two classes
+    says_nothing: bool = False
+    in_words: str = ""
+
+    @classmethod
+    def of(cls, auc: float, judged: int, ones: float) -> Ranks:
+        """Of two classes.
+
+        >>> Ranks.of(0.51, 1000, 300.0).in_words
+        'The AUC of the raw score is 0.510; luck alone may show 0.450 to 0.550'
+        >>> Ranks.of(0.51, 10**6, 3e5).says_nothing, Ranks.of(math.nan, 100, 0.0).says_nothing
+        (False, False)
+        """
+        if math.isnan(auc):
+            return cls()
+        luck = MOST_BY_LUCK * error_of_auc(judged, ones)
+        words = f"The AUC of the raw score is {auc:.3f}; luck alone may show {0.5 - luck:.3f} to {0.5 + luck:.3f}"
+        return cls(auc, abs(auc - 0.5) <= luck, words)
+
+
+def error_of_auc(judged: int, ones: float) -> float:
+    """The standard error of Mann and Whitney's statistic where the score says nothing."""
+    return math.sqrt((judged + 1.0) / (12.0 * ones * (judged - ones)))
+
+
+def ranks_of_classes(by_class: Vector) -> Ranks:
+    """Of many classes, each against the others, by the bins of its raw scores; luck has as many chances as classes."""
+    found, most = [], math.sqrt(MOST_BY_LUCK**2 + 2.0 * math.log(len(by_class)))
+    nothing = True
+    for cells in by_class:
+        ones, judged = cells[:, OUTCOME], float(cells[:, COUNT].sum())
+        came = float(ones.sum())
+        if 0.0 < came < judged:
+            found.append(_area(cells[:, COUNT] - ones, ones))
+            nothing = nothing and abs(found[-1] - 0.5) <= most * error_of_auc(int(judged), came)
+    if not found:
+        return Ranks()
+    words = f"The AUC of the raw scores of single classes is {min(found):.3f} to {max(found):.3f}"
+    return Ranks(says_nothing=nothing, in_words=f"{words}, no more than luck alone may show" if nothing else words)
 
 
 # ---- windows -----------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Evi
 
 from .deployment import HowReplayed, deployment, deployment_of_classes
 from .intervals import BRIER, LOG_LOSS, MEASURES, RESAMPLES, Bootstrap, Intervals, Triple, Z
-from .measures import MOST_POINTS, iso, log_e_values, number
+from .measures import MOST_POINTS, Ranks, curve_of, error_of_auc, iso, log_e_values, number
 
 FEW_EVENTS = 200  # judged events, or outcomes learnt; fewer settle nothing
 FEW_EFFECTIVE = 10.0  # events of equal weight; an interval that rests on fewer is a guess
@@ -59,11 +60,20 @@ class Comparison:
     ----------
     names : of the methods, the raw score first.
     named : the method that was chosen before the log was seen (AUTO), if it is among them.
+    blind : methods whose forecasts do not depend on the score. None of them is ever the verdict.
     """
 
-    def __init__(self, names: list[str], bootstrap: Bootstrap, sums: Intervals, named: str | None = None) -> None:
+    def __init__(
+        self,
+        names: list[str],
+        bootstrap: Bootstrap,
+        sums: Intervals,
+        named: str | None = None,
+        blind: Sequence[str] = (),
+    ) -> None:
         self._at = {name: at for at, name in enumerate(names)}
         self.raw, self.named, self.bootstrap, self.sums = names[0], named, bootstrap, sums
+        self.candidates = [name for name in names[1:] if name not in blind]
 
     def measured(self, name: str, measure: str) -> float:
         """On the log itself."""
@@ -82,11 +92,12 @@ class Comparison:
     @cached_property
     def most(self) -> float:
         """The quantile for a claim about the best of many: one-sided 97.5 %, for all methods at once (max-t)."""
-        return max(Z, self.sums.simultaneous(LOG_LOSS, 0.975, one_sided=True))
+        among = [self._at[name] for name in self.candidates]
+        return max(Z, self.sums.simultaneous(LOG_LOSS, 0.975, one_sided=True, among=among))
 
     def quantile(self, name: str) -> float:
         """1.96 for the method that was chosen beforehand and where there is only one; max-t for the best of many."""
-        return Z if name == self.named or len(self._at) == 2 else self.most
+        return Z if name == self.named or len(self.candidates) == 1 else self.most
 
     def claim(self, name: str) -> Triple:
         """Log-loss against the raw score, with the interval that a claim about the chosen method goes by."""
@@ -177,11 +188,17 @@ class Facts:
     ones: float | None = None  # among the judged outcomes of two classes
     only: str | None = None  # the class of every judged label, where there is one only
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
-    ignores_score: frozenset[str] = frozenset()  # methods whose forecasts do not depend on the score
-    raw_auc: float = math.nan
+    ranks: Ranks = field(default_factory=Ranks)  # how well the raw score ranks
     ages: str | None = None  # what to say of ones and zeros that come at clearly different ages
     assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
     unsettled: str | None = None  # that column, where nobody has said how late outcomes are
+    base: str | None = None  # the base rate among the compared
+
+    @property
+    def can_tell(self) -> bool:
+        """Whether there are events enough to speak of the score: of both outcomes, and some that could be learnt."""
+        learnt = self.learnt is None or self.learnt >= FEW_EVENTS
+        return self.judged >= FEW_EVENTS and learnt and self.ranks.in_words != ""
 
 
 def threshold(methods: int) -> float:
@@ -214,57 +231,62 @@ def verdict(compared: Comparison, facts: Facts) -> Verdict:
     found = _of_measures(compared, facts)
     if facts.ages is not None:
         found["sentences"].append(facts.ages)
+    unsettled = facts.unsettled is not None and found["method"] != compared.raw
     if facts.assumption is not None:
-        found["sentences"].append(facts.assumption)
-    if facts.unsettled is not None and found["method"] != compared.raw:
+        found["caveats"].append(facts.assumption)
+    if unsettled:
         # Outcomes taken to be known at once can make a small gain look large: no percentage before that is settled.
-        found["headline"] = f"Settle first when outcomes were known: the column {facts.unsettled!r} was not used"
-        found["confidence"] = "unclear"
-    if seems_reversed(facts.raw_auc, facts.judged, facts.ones):
-        found["headline"] = f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}"
-        found["confidence"] = "unclear"
-        found["sentences"].insert(
+        _unsettle(found, f"Settle first when outcomes were known: the column {facts.unsettled!r} could not be used")
+    if seems_reversed(facts.ranks.auc, facts.judged, facts.ones):
+        _unsettle(found, f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}")
+        found["caveats"].insert(
             0,
-            f"Of two events with outcomes 1 and 0, the first has the higher score in only {100 * facts.raw_auc:.0f} % "
-            f"of the cases (AUC {facts.raw_auc:.4f}). The column may hold the probability of the other outcome, or 1 "
-            "and 0 may be swapped.",
+            "Of two events with outcomes 1 and 0, the first has the higher score in only "
+            f"{100 * facts.ranks.auc:.0f} % of the cases (AUC {facts.ranks.auc:.4f}). The column may hold the "
+            "probability of the other outcome, or 1 and 0 may be swapped.",
         )
-    elif found["method"] != compared.raw and facts.ones is not None:
-        _of_the_base_rate(found, compared, facts, facts.ones)
+    elif facts.base is not None and facts.can_tell and not unsettled:
+        _of_the_base_rate(found, compared, facts, facts.base)
     return found
 
 
-def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, ones: float) -> None:
-    """Say how much of a gain a constant has too, so that a score that says nothing is not praised."""
-    rate = ones / facts.judged
-    constant = -rate * math.log(rate) - (1.0 - rate) * math.log(1.0 - rate)
-    raw, best = (compared.measured(name, "log_loss") for name in (compared.raw, found["method"]))
-    if constant >= raw:
-        return
-    known = f"A constant, the {100 * rate:.1f} % that happened, would have a log-loss of {constant:.4f}"
-    if best > (1.0 - SMALL_LOSS) * constant and says_nothing(facts.raw_auc, facts.judged, ones):
-        found["headline"] = f"The score carries no information. As it is: {_lower(found['headline'])}"
-        found["confidence"] = "unclear"
-        label = facts.labels[found["method"]]
-        said = f"{known}, and {label} is no better: its gain can be had without the score (AUC {facts.raw_auc:.4f})."
-    else:
-        share = min(1.0, (raw - constant) / (raw - best))
-        said = f"{known}: {100 * share:.0f} % of the gain can be had without the score."
-    found["sentences"].insert(0, said)
+def _unsettle(found: Verdict, headline: str) -> None:
+    """Another headline, and no word of how sure the gain is."""
+    found["headline"], found["confidence"] = headline, "unclear"
+    found["sentences"] = [sentence for sentence in found["sentences"] if not sentence.startswith(GAIN_IS_THERE)]
 
 
-def says_nothing(auc: float, judged: int, ones: float) -> bool:
-    """Whether an AUC cannot be told from one half (four standard errors).
-
-    >>> says_nothing(0.51, 1000, 300.0), says_nothing(0.51, 10**6, 3e5)
-    (True, False)
-    """
-    return abs(auc - 0.5) <= 4.0 * _error_of_auc(judged, ones)
-
-
-def _error_of_auc(judged: int, ones: float) -> float:
-    """The standard error of Mann and Whitney's statistic where the score says nothing."""
-    return math.sqrt((judged + 1.0) / (12.0 * ones * (judged - ones)))
+def _of_the_base_rate(found: Verdict, compared: Comparison, facts: Facts, base: str) -> None:
+    """Say how much of the gain is only the base rate, so that a score that says nothing is not praised."""
+    raw, keeps = compared.raw, found["method"] == compared.raw
+    every = sorted(compared.candidates or [raw], key=lambda name: compared.measured(name, "log_loss"))
+    best = every[0] if keeps else found["method"]
+    loss = {name: compared.measured(name, "log_loss") for name in (raw, best, base)}
+    what = "how often each class came so far" if facts.ones is None else "the share of ones so far"
+    alone = f"to forecast {what}, whatever the score, costs a log-loss of {loss[base]:.4f}"
+    better = compared.difference(base, raw, "log_loss")[2] < 0.0
+    as_good = compared.difference(best, base, "log_loss")[2] >= 0.0
+    label = "the raw score" if best == raw else facts.labels[best]
+    if better and as_good and (facts.ranks.says_nothing or not keeps):
+        no_use = "The score carries no information: the base rate does as well. Look at the model first"
+        weak = f"The base rate does as well as {label}: this log does not show what the score adds"
+        _unsettle(found, no_use if facts.ranks.says_nothing else weak)
+        ours = "" if best == raw else f", and {label} {loss[best]:.4f}: all that it gains is the base rate"
+        found["caveats"].insert(0, f"{_upper(alone)}; the raw score has {loss[raw]:.4f}{ours}. {facts.ranks.in_words}.")
+    elif keeps and better:
+        found["caveats"].insert(0, f"The base rate does better: {alone}; the raw score has {loss[raw]:.4f}.")
+    elif keeps and as_good and facts.ranks.says_nothing and compared.difference(raw, base, "log_loss")[2] >= 0.0:
+        nothing = "The score carries no information that this log shows"
+        found["caveats"].insert(0, f"{nothing}: {alone}, the raw score {loss[raw]:.4f}. {facts.ranks.in_words}.")
+    elif not keeps:
+        share = min(1.0, (loss[raw] - loss[base]) / (loss[raw] - loss[best]))
+        if share < 0.005:
+            found["sentences"].insert(0, f"None of the gain is only the base rate: {alone}.")
+            return
+        said = f"{100 * share:.0f} % of the gain is only the base rate: {alone}."
+        if facts.ranks.says_nothing:
+            said += f" {facts.ranks.in_words}: the rest is no merit of the score, but of what was learnt besides."
+        found["caveats"].insert(0, said)
 
 
 def seems_reversed(auc: float, judged: int, ones: float | None) -> bool:
@@ -275,16 +297,15 @@ def seems_reversed(auc: float, judged: int, ones: float | None) -> bool:
     """
     if ones is None or math.isnan(auc) or auc > 0.45:
         return False
-    return auc < 0.5 - 4.0 * _error_of_auc(judged, ones)
+    return auc < 0.5 - 4.0 * error_of_auc(judged, ones)
 
 
 def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
     labels = facts.labels
-    raw, *others = labels
+    raw, others = compared.raw, compared.candidates
     if not others:
-        return _keep(
-            raw, "unclear", "Only the raw score was replayed", ["There was no other method to compare it with."]
-        )
+        none = "There was no other method that looks at the score to compare it with."
+        return _keep(raw, "unclear", "Only the raw score was replayed", [none])
     if facts.learnt is not None and facts.learnt < FEW_EVENTS:
         return _little_learnt(raw, facts.learnt)
     moved = [name for name in others if not _same(compared, name)]
@@ -367,8 +388,6 @@ def _use(compared: Comparison, best: str, ranked: list[str], facts: Facts, buys:
     tied = [name for name in others if compared.difference(best, name, "log_loss")[2] >= 0.0]
     sure = _elsewhere(compared, best) and not compared.outlived(best)
     sentences = [*buys]
-    if best in facts.ignores_score:
-        sentences.append(f"{labels[best]} ignores the score: on this log the score is of no use.")
     sentences.append(_spread(compared, best, sure=sure))
     if tied:
         named = _listed([labels[name] for name in tied])
@@ -377,7 +396,7 @@ def _use(compared: Comparison, best: str, ranked: list[str], facts: Facts, buys:
         sentences.append(
             f"On this log it is also better than the next best, {labels[others[0]]}, beyond the 95 % interval."
         )
-    methods = len(labels) - 1
+    methods = len(compared.candidates)
     evidence = facts.log_e_max[best] - math.log(methods)
     if evidence > math.log(20.0):
         chosen = f" (this allows for the choice among {methods} methods)" if methods > 1 else ""
@@ -385,26 +404,28 @@ def _use(compared: Comparison, best: str, ranked: list[str], facts: Facts, buys:
             "The raw score is not calibrated: if it were, the outcomes would favour a method as strongly as they did "
             f"with probability at most {_power(evidence)}{chosen}."
         )
-    sentences += _least_error(compared, best, ranked, facts)
+    sentences += _least_error(compared, best, ranked, labels)
     less = -compared.claim(best)[0] / compared.measured(compared.raw, "log_loss")
     return {
         "method": best,
         "headline": f"Use {labels[best]}: {100 * less:.1f} % less log-loss than the raw score",
+        "caveats": [],
         "sentences": sentences,
         "confidence": "sure" if sure else "likely",
     }
 
 
-def _least_error(compared: Comparison, best: str, ranked: list[str], facts: Facts) -> list[str]:
-    """The method of least calibration error, if it is another one and that is beyond luck. One that ignores the score
-    is never named: it forecasts little but the share of ones, which is calibrated and of no use."""
-    named = [name for name in [compared.raw, *ranked] if name not in facts.ignores_score or name == best]
-    least = min(named, key=lambda name: compared.measured(name, "ce"))
+def _least_error(compared: Comparison, best: str, ranked: list[str], labels: dict[str, str]) -> list[str]:
+    """The method of least calibration error, if it is another one and that is beyond luck."""
+    least = min([compared.raw, *ranked], key=lambda name: compared.measured(name, "ce"))
     if least == best or not compared.less_error(least, best):
         return []
     error = compared.measured(least, "ce")
     shown = f"{error:.{decimals([error])}f}"
-    return [f"If you care about calibration error alone, {facts.labels[least]} has the least, beyond luck: {shown}."]
+    return [f"If you care about calibration error alone, {labels[least]} has the least, beyond luck: {shown}."]
+
+
+GAIN_IS_THERE = "The gain is there"
 
 
 def _spread(compared: Comparison, best: str, *, sure: bool) -> str:
@@ -415,7 +436,7 @@ def _spread(compared: Comparison, best: str, *, sure: bool) -> str:
     least, most = max(parts), min(parts)
     within = "all eight eighths" if negative == 8 else f"{negative} of the eight eighths"
     range_ = (
-        f"The gain is there in {within} of the log, from {least:+.{d}f} in the {_ORDER[parts.index(least)]} to "
+        f"{GAIN_IS_THERE} in {within} of the log, from {least:+.{d}f} in the {_ORDER[parts.index(least)]} to "
         f"{most:+.{d}f} in the {_ORDER[parts.index(most)]}"
     )
     if sure:
@@ -439,14 +460,14 @@ def _raw_stays(compared: Comparison, best: str, labels: dict[str, str], buys: li
     if low > 0.0:
         worse = f"Every method loses to the raw score; the best of them, {labels[best]}, beyond the 95 % interval."
         return _keep(compared.raw, "sure", "Keep the raw score: no method improves it", [worse, *buys])
-    many = f", the best of {len(labels) - 1} methods," if compared.quantile(best) > Z else ""
+    many = f", the best of {len(compared.candidates)} methods," if compared.quantile(best) > Z else ""
     luck = f"The luck of the outcomes may explain what {labels[best]}{many} shows: that may be chance."
     certain: Literal["unclear", "likely"] = "unclear" if d < 0.0 else "likely"
     return _keep(compared.raw, certain, "Keep the raw score: no method is surely better", [*buys, luck])
 
 
 def _keep(raw: str, confidence: Literal["sure", "likely", "unclear"], headline: str, sentences: list[str]) -> Verdict:
-    return {"method": raw, "headline": headline, "sentences": sentences, "confidence": confidence}
+    return {"method": raw, "headline": headline, "caveats": [], "sentences": sentences, "confidence": confidence}
 
 
 def _buys(compared: Comparison, best: str, facts: Facts) -> str:
@@ -457,8 +478,8 @@ def _buys(compared: Comparison, best: str, facts: Facts) -> str:
     digits = decimals([d, low, high])
     side = "lower than" if d < 0.0 else "higher than"
     sentence = (
-        f"On the {facts.judged:,} judged events {label}'s log-loss of {mine:.{digits}f} is {side} the raw score's "
-        f"{theirs:.{digits}f} by {abs(d):.{digits}f}. The luck of single outcomes may have moved that by "
+        f"On the {facts.judged:,} judged events the log-loss of {label}, {mine:.{digits}f}, is {side} the raw score's, "
+        f"{theirs:.{digits}f}, by {abs(d):.{digits}f}. The luck of single outcomes may have moved that by "
         f"{high - d:.{digits}f}, up or down (95 %): {low:+.{digits}f} to {high:+.{digits}f}."
     )
     if compared.shared(best):
@@ -518,6 +539,10 @@ def _lower(headline: str) -> str:
     return headline[0].lower() + headline[1:]
 
 
+def _upper(sentence: str) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
 def _power(evidence: float) -> str:
     return f"{math.exp(-evidence):.2g}" if evidence < 30 else f"1e-{int(evidence / math.log(10.0))}"
 
@@ -548,14 +573,14 @@ def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, pa
     """From the verdict and the bins of the raw score and of the chosen method; `classes` are the names of many."""
     runners = {runner.name: runner for runner in replayed.runners}
     raw, chosen = replayed.runners[0], runners[found["method"]]
-    pair = [raw] if chosen is raw else [raw, chosen]
     service = None
     if classes is None:
         library, service, note = deployment(chosen.contender, past, is_raw=chosen is raw)
     else:
         library, note = deployment_of_classes(chosen.contender, classes, past)
     return {
-        "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
+        # Where the raw score is kept, its worst bin would be one that was picked by luck.
+        "happened": [] if chosen is raw else example_of([raw, chosen], replayed.blocks.used, replayed.blocks.judged),
         "sure": SURE["keep" if chosen is raw else "use", found["confidence"]]
         if not past.unsettled or chosen is raw
         else UNSETTLED,
@@ -566,16 +591,50 @@ def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, pa
 
 
 def example_of(runners: Sequence[Runner], used: int, judged: int) -> list[Happened]:
-    """The bin in which the raw score is off by the most events, if each method has enough there; else all events.
+    """The bin in which the raw score is off by the most events, and the bin of the choice that is nearest to it.
 
-    Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin has the largest |y - p|.
+    A bin counts if it has 50 events and 1 % of those that were judged; where a method has no such bin, all of its
+    events do. Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin of the raw score
+    has the largest |y - p|.
     """
     tables = [runner.tally.cells(used)[1:].sum(axis=0) for runner in runners]
-    enough = np.min([table[:, COUNT] for table in tables], axis=0) >= max(LEAST_IN_BIN, LEAST_SHARE * judged)
-    if enough.any():
-        off = np.abs(tables[0][:, OUTCOME] - tables[0][:, FORECAST])
-        tables = [table[[int(np.argmax(np.where(enough, off, -1.0)))]] for table in tables]
+    least = max(LEAST_IN_BIN, LEAST_SHARE * judged)
+    enough = [np.flatnonzero(table[:, COUNT] >= least) for table in tables]
+    if all(len(bins) for bins in enough):
+        off = np.abs(tables[0][:, OUTCOME] - tables[0][:, FORECAST])[enough[0]]
+        raw = enough[0][np.argmax(off)]
+        nearest = [bins[np.argmin(np.abs(bins - raw))] for bins in enough]
+        tables = [table[[at]] for table, at in zip(tables, nearest, strict=True)]
     return [_happened(runner.name, table) for runner, table in zip(runners, tables, strict=True)]
+
+
+CLEARLY_OFF = 0.1  # a gap that matters
+_OF_BIN: tuple[Literal["forecast", "low", "high", "outcome"], ...] = ("forecast", "low", "high", "outcome")
+
+
+def bins_off(runner: Runner, used: int, *, many: bool, is_raw: bool) -> list[str]:
+    """Sentences on neighbouring bins of forecasts that are clearly off: by 10 points or more, beyond the bands."""
+    cells = runner.tally.cells(used)[1:].sum(axis=0)
+    curve, bins = curve_of(cells), len(cells)
+    sides = [
+        (said > came) - (said < came)
+        if said is not None and not low <= said <= high and abs(said - came) >= CLEARLY_OFF
+        else 0
+        for said, low, high, came in zip(*(curve[name] for name in _OF_BIN), strict=True)
+    ]
+    who = "the raw score" if is_raw else runner.contender.label
+    says = f"the confidence of {who} is" if many else f"{who} says"
+    sentences = []
+    for side, group in groupby(range(bins), key=sides.__getitem__):
+        at = list(group)
+        n, p, y = cells[at].sum(axis=0).tolist()
+        if side and n >= LEAST_IN_BIN:
+            low, high = 100 * at[0] / bins, 100 * (at[-1] + 1) / bins
+            where = f"{low:.0f} % or more" if high == 100 else f"less than {high:.0f} %" if not low else ""
+            where = where or f"{low:.0f} to {high:.0f} %"
+            came = f"it is right in {100 * y / n:.0f} %" if many else f"{100 * y / n:.0f} % happened"
+            sentences.append(f"But where {says} {where} ({int(n):,} events, {100 * p / n:.0f} % on average), {came}.")
+    return sentences
 
 
 def _happened(name: str, table: Any) -> Happened:

@@ -53,6 +53,7 @@ from .rows import (
     RowReader,
     all_of,
     check_column,
+    check_header,
     is_other,
     number_of,
     option_of,
@@ -524,6 +525,13 @@ USUAL_NAMES = {
 }
 
 
+UNREAD = "it cannot be read"
+MEND = (
+    "Say how it is written (--time-format), how late outcomes are (--delay), or that it is none (--time none, "
+    "--outcome-time none)."
+)
+
+
 @dataclass(eq=False)
 class Columns:
     """The column of each role, chosen by the first header: by the name that was asked for, or by a guess.
@@ -608,20 +616,28 @@ class Columns:
     @property
     def assumption(self) -> str | None:
         """What the result assumes of the arrival of outcomes where a column of outcome times was not used."""
-        if "outcome time" not in self.unused:
-            return None
-        name, reason = self.unused["outcome time"]
         assumed = "outcomes as late as --delay says" if self.delayed else "that every outcome is known at once"
-        return (
-            f"This result assumes {assumed}. The column {name!r} looks like the times at which outcomes were known, "
-            f"but it was not used: {reason}."
-        )
+        if "outcome time" in self.unused:
+            name, reason = self.unused["outcome time"]
+            what = "the times at which outcomes were known"
+        elif self.unsettled is not None:
+            name, reason = self.unused["time"]
+            what = "the times of the events"
+        else:
+            return None
+        mend = "" if self.unsettled is None else f" {MEND}"
+        looks = f"The column {name!r} looks like {what}, but it was not used: {reason}."
+        return f"This result assumes {assumed}. {looks}{mend}"
 
     @property
     def unsettled(self) -> str | None:
-        """The column of outcome times that could not be used, where nobody has said how late outcomes are."""
-        name, reason = self.unused.get("outcome time", ("", f"{option_of('outcome time')} {NO_COLUMN} was given"))
-        return None if self.delayed or reason.endswith(f"{NO_COLUMN} was given") else name
+        """The column of times that could not be used, where nobody has said how late outcomes are."""
+        late, time = self.unused.get("outcome time"), self.unused.get("time")
+        if self.delayed:
+            return None
+        if late is not None:
+            return None if late[1].endswith(f"{NO_COLUMN} was given") else late[0]
+        return time[0] if time is not None and time[1].startswith(UNREAD) else None
 
     @property
     def all_notes(self) -> list[str]:
@@ -629,7 +645,7 @@ class Columns:
         left = [
             f"The column {name!r} looks like the {role} of the events, but it was not used: {reason}."
             for role, (name, reason) in self.unused.items()
-            if role != "outcome time"
+            if role != "outcome time" and (role != "time" or self.assumption is None)
         ]
         return self.notes + left
 
@@ -643,6 +659,7 @@ class Columns:
             if usual:
                 self.unused[role] = usual[0], f"{option_of(role)} {NO_COLUMN} was given"
         elif role in NEEDED_ROLES and not usual:
+            check_header(header, where)
             raise InvalidInput(_not_named(role, header))
         elif usual:
             check_column(role, usual[0], header, where)
@@ -666,7 +683,9 @@ class Columns:
         if self.delayed:
             self.drop("outcome time", "--delay was given")
         elif "time" not in self.chosen:
-            self.drop("outcome time", "the times of the events are not known (--time)")
+            time, why = self.unused.get("time", ("", ""))
+            known = f"the times of the events are not known: {time!r} was not used, as {why}" if why else ""
+            self.drop("outcome time", known or "the times of the events are not known (--time)")
 
 
 def usual_columns(role: str, header: Sequence[str]) -> list[str]:
@@ -1130,7 +1149,7 @@ def try_guesses(columns: Columns, part: Any, options: Options, where: Callable[[
         except InvalidInput as error:
             if not column["guessed"]:
                 raise
-            columns.drop(role, f"it cannot be read ({error})")
+            columns.drop(role, f"{UNREAD} ({error})")
             continue
         problem = _problem(role, read, part.column(column["name"]))
         if column["guessed"] and problem:
@@ -1155,7 +1174,7 @@ def _problem(role: str, read: dict[str, Moments], column: Any) -> str | None:
     """Why a column cannot be the times that its name promises, if so."""
     states = read[role].states
     if (states == UNREADABLE).any():
-        return f"it cannot be read, got {shown(column[int((states == UNREADABLE).argmax())])}"
+        return f"{UNREAD}, got {shown(column[int((states == UNREADABLE).argmax())])}"
     if role == "time" and (states == MISSING).any():
         return "some of its values are missing"
     if not (states == OK).any():

@@ -180,12 +180,22 @@ def is_other(role: str) -> bool:
 def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
     """Refuse a column that is not there, or there more than once."""
     if name not in header:
+        check_header(header, where)
         hint = did_you_mean(name, header) or f"; there are {all_of(header)}"
         if guessed and role not in NEEDED_ROLES:
             hint += f"; it was guessed: say {option_of(role)} {NO_COLUMN} to leave it out"
         raise InvalidInput(f"{role} column {name!r} is not in {where}{hint}")
     if header.count(name) > 1:
         raise InvalidInput(f"{role} column must be there once, got {header.count(name)} named {name!r} in {where}")
+
+
+def check_header(header: Sequence[str], where: str) -> None:
+    """Refuse a header in which numbers stand where names should: the first row of a file that has none."""
+    if 2 * sum(number_of(name) is not None for name in header) >= len(header):
+        raise InvalidInput(
+            f"{where} must begin with a header, got {all_of(header)}: put a line with the names of the columns before "
+            "the first row, such as score,outcome"
+        )
 
 
 def all_of(header: Sequence[str]) -> str:
@@ -292,13 +302,6 @@ class LogColumns:
             return cls._of_frame(columns, named, rivals, groups, options)
         if columns["outcomes"] is None:
             raise InvalidInput("outcomes must be an array or a series, got None")
-        wrong = next((role for role, name in named.items() if name is not None and role != "score"), None)
-        if wrong is not None:
-            argument = wrong.replace(" ", "_")
-            raise InvalidInput(
-                f"{argument} must name a column of a data frame, got {named[wrong]!r:.60} and no frame; say "
-                f"{ARGUMENTS[wrong]}= for a column"
-            )
         more = {"score": (2, _mapping("score", named["score"])), "rival": (1, _mapping("rivals", rivals))}
         others = {f"{what} {k}": c for what, (first, of) in more.items() for k, c in enumerate(of.values(), first)}
         names = {f"{what} {k}": str(n) for what, (first, of) in more.items() for k, n in enumerate(of, first)}
@@ -313,20 +316,13 @@ class LogColumns:
         from .attributes import GroupsOfLog
 
         frame = columns["scores"]
-        if extra := [name for name, column in columns.items() if name != "scores" and column is not None]:
-            one = next(role for role, argument in ARGUMENTS.items() if argument == extra[0]).replace(" ", "_")
-            kind = type(frame).__name__
-            raise InvalidInput(
-                f"scores must be an array or a series where {extra[0]} are given, got {kind}; say {one}= with the name "
-                "of a column"
-            )
-        scores = _names("score", named["score"])
+        scores = names_of("score", named["score"])
         if not scores or named["outcome"] is None:
             gone = "outcome" if scores else "score"
             raise InvalidInput(f"{gone} must name a column of the data frame, got None")
         roles = {role: name for role, name in named.items() if role != "score" and name is not None}
         others = {f"score {k}": name for k, name in enumerate(scores[1:], 2)}
-        others |= {f"rival {k}": name for k, name in enumerate(_names("rivals", rivals), 1)}
+        others |= {f"rival {k}": name for k, name in enumerate(names_of("rivals", rivals), 1)}
         grouped = None if groups is None else GroupsOfLog.of(groups, options, header_of(frame))
         if grouped is not None:
             grouped.check_known(roles)
@@ -434,7 +430,7 @@ def _attributes(groups: Any, options: Options) -> tuple[GroupsOfLog, dict[str, A
     return grouped, {attribute.name: found[name] for attribute, name in zip(grouped.attributes, names, strict=True)}
 
 
-def _names(what: str, names: Any) -> list[Any]:
+def names_of(what: str, names: Any) -> list[Any]:
     if names is None:
         return []
     if isinstance(names, str) or not isinstance(names, Iterable):

@@ -31,7 +31,8 @@ from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play,
 from .late import LearningPlan, plan_at_once
 
 # Constant cost per event and constant memory; FPS, which most people deploy, keeps its first 1,000 outcomes.
-DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99")
+BASE_RATE = "base rate"
+DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99", BASE_RATE)
 WITHOUT_KEYS, POOLED_START, WITH_GROUPS = "without keys", "with a pooled start", "+ groups"
 ABOUT = {
     "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
@@ -60,7 +61,9 @@ ABOUT_CLASSES = {
     "swts": "Temperature scaling fitted again every 500 labels on the last 2,000.",
     "ots": "Online temperature scaling: one number, one Newton step per label.",
     "multi": "calibeat's own: temperature, class priors and confusions at several speeds of drift, mixed by log-loss.",
+    BASE_RATE: "How often each class came so far, whatever the scores.",
 }
+ABOUT_BASE_RATE = "The share of ones so far, whatever the score. What it gains is no merit of a score."
 ABOUT_PAIR = "calibeat's own: two classes are served by AUTO."
 
 AnyMethod = Method | VectorMethod
@@ -109,6 +112,8 @@ class Contender:
     age: str = ""  # at which it learns outcomes, if that is another age than for the rest: "3d"
     numbers: int = 1  # of a forecast: K, where there are many classes
     refits: Refits | None = None  # of a temperature
+    is_base_rate: bool = False
+    hidden: bool = False  # whether it was not asked for: the verdict looks at it, and it is not shown
 
     @property
     def label(self) -> str:
@@ -116,7 +121,7 @@ class Contender:
         ending = f", mature {self.age}" if self.age else ""
         name = self.name.removesuffix(ending)
         presets: Iterable[str] = PRESETS if self.numbers == 1 else ABOUT_CLASSES
-        return (name.upper() if name in presets and name != "raw" else name) + ending
+        return (name.upper() if name in presets and name not in ("raw", BASE_RATE) else name) + ending
 
     @property
     def preset(self) -> str | None:
@@ -225,10 +230,13 @@ def _of_pair(name: Any, method: Any) -> Contender:
     """A method, or a rival: an object with `predict` and `update`, or a function that makes one."""
     if isinstance(name, str) and isinstance(method, Method):
         return method_contender(name, method)
+    if isinstance(name, str) and isinstance(method, str):
+        return replace(_named(method.strip()), name=name)
     if isinstance(name, str) and is_rival(method):
         return rival_contender(name, method)
     raise InvalidInput(
-        f"methods must map names to methods or to objects with predict and update, got {name!r:.60}: {method!r:.60}"
+        "methods must map names to methods, presets' names or objects with predict and update, got "
+        f"{name!r:.60}: {method!r:.60}"
     )
 
 
@@ -237,10 +245,20 @@ def _named(method: Any) -> Contender:
         return method_contender(name_of(method) or str(method), method)
     if isinstance(method, str) and method.lower() == "raw":
         return method_contender("raw", BM)
+    if isinstance(method, str) and method.lower() == BASE_RATE:
+        return base_rate_contender(1)
     if isinstance(method, str) and method.lower() in READY:
         return rival_contender(method.lower(), READY[method.lower()], READY_ABOUT[method.lower()])
     found = method_named(method)
     return method_contender(str(method).lower(), found)
+
+
+def with_base_rate(contenders: list[Contender], numbers: int) -> list[Contender]:
+    """The contenders, and the base rate if it is not among them: the verdict needs it, nobody asked to see it."""
+    if any(each.is_base_rate for each in contenders):
+        return contenders
+    name = _free(BASE_RATE, {each.name: each for each in contenders})
+    return [*contenders, replace(base_rate_contender(numbers), name=name, hidden=True)]
 
 
 def with_others(
@@ -352,6 +370,8 @@ def method_contender(name: str, method: Method) -> Contender:
 
 def class_contender(name: str, K: int) -> Contender:
     """A method of many classes; of two, MULTI is AUTO on the second column."""
+    if name == BASE_RATE:
+        return base_rate_contender(K)
     if name in REFITS:
         refits = REFITS[name]
         return Contender(name, ABOUT_CLASSES[name], lambda _: TemperatureReplay(refits, K), numbers=K, refits=refits)
@@ -480,6 +500,45 @@ class PairReplay:
 
 def _second(scores: Vector) -> Vector:
     return np.ascontiguousarray(scores[:, 1])
+
+
+# ---- the base rate -----------------------------------------------------------------------------------------------
+
+
+def base_rate_contender(numbers: int) -> Contender:
+    """The running mean of the outcomes; of many classes, the shares of the labels."""
+    about = ABOUT_BASE_RATE if numbers == 1 else ABOUT_CLASSES[BASE_RATE]
+
+    def start(raw_first: bool) -> AnyReplay:
+        return BaseRateReplay(numbers, raw_first=raw_first)
+
+    return Contender(BASE_RATE, about, start, numbers=numbers, is_base_rate=True)
+
+
+class BaseRateReplay:
+    """Forecasts (n_k + 1/K) / (n + 1), where n_k of the n outcomes known so far are k. Keys are not looked at."""
+
+    def __init__(self, numbers: int, *, raw_first: bool = False) -> None:
+        self.trail: list[Vector] = []
+        self._numbers, self._raw_first = numbers, raw_first
+        self._known = np.zeros(max(2, numbers), dtype=np.int64)
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        plan = context.plan or plan_at_once(context.chunk)
+        labels = plan.outcomes[plan.order].astype(np.int64)
+        events = np.arange(plan.first, len(plan.outcomes))
+        learnt = np.searchsorted(plan.due[plan.order], events, side="right")  # before each event, of this chunk
+        total, classes = self._known.sum(), len(self._known)
+        columns = []
+        for k in range(classes) if self._numbers > 1 else [1]:
+            came = self._known[k] + np.concatenate([[0], np.cumsum(labels == k)])[learnt]
+            columns.append((came + 1.0 / classes) / (total + learnt + 1.0))
+        forecasts = np.stack(columns, axis=1) if self._numbers > 1 else columns[0]
+        if self._raw_first and not total:
+            forecasts[learnt == 0] = context.chunk.scores[learnt == 0]
+        self._known += np.bincount(labels, minlength=classes)
+        return forecasts
 
 
 # ---- temperature scaling -----------------------------------------------------------------------------------------

@@ -101,8 +101,8 @@ def replay_log(
 
     `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
     in which each was counted. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
-    come at clearly different ages in the first chunk, one contender more is replayed: AUTO (or the first method) with
-    such an age.
+    come at clearly different ages in the first 20,000 events, one contender more is replayed: AUTO (or the first
+    method) with such an age.
     """
     first = next(chunks)
     late, numbers = first.clock is not None, first.numbers
@@ -110,7 +110,7 @@ def replay_log(
     for contender in contenders:
         at_once = None
         ours = contender.method is not None and not contender.needs_history
-        if late and (ours or contender.refits is not None):
+        if late and (ours or contender.refits is not None or contender.is_base_rate):
             at_once = contender.start(False), Tally(bins, numbers)
         runners.append(Runner(contender, contender.start(maturity is not None), Tally(bins, numbers), at_once))
     ages = Ages() if first.clock_is_time and numbers == 1 else None
@@ -132,7 +132,8 @@ def replay_log(
 
 def _with_maturity(first: Chunk, contenders: Sequence[Contender], bins: int) -> list[Runner]:
     """AUTO, or the first method, with outcomes of one age, if ones and zeros come at clearly different ages."""
-    ages, contender = ages_of(first), auto_or_first(contenders)
+    ages = ages_of(first.part(slice(0, FIRST_EVENTS)))  # the same however the log is cut
+    contender = auto_or_first(contenders)
     if contender is None or not ages.differ:
         return []
     maturity, age = ages.maturity

@@ -104,6 +104,7 @@ class Underway:
 # ---- how late outcomes were --------------------------------------------------------------------------------------
 
 _STEPS = 64  # in an octave
+LEAST_BARS = 6  # of a histogram, each with 1 % of the numbers
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
@@ -159,12 +160,24 @@ class Sizes:
         at = [int(np.searchsorted(steps, q * total, side="left")) for q in QUANTILES]
         return {f"{q:.0%}": float(edges[i]) if total else None for q, i in zip(QUANTILES, at, strict=True)}
 
-    def by_octave(self) -> tuple[list[float], list[int]]:
-        """Edges 0, 1, 3, 7, ... from the least to the largest number counted, and the counts between them."""
-        counts = self._count.reshape(-1, _STEPS).sum(axis=1)
-        used = np.flatnonzero(counts)
-        first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-        return [float(2.0**k - 1.0) for k in range(first, last + 1)], counts[first:last].tolist()
+    def histogram(self) -> tuple[list[float], list[int]]:
+        """Edges from the least to the largest number counted, and the counts between them.
+
+        A bar is an octave (0, 1, 3, 7, ...), or a half, a quarter, ... of one where that makes too few bars.
+        """
+        edges, counts = [0.0], [0]
+        for parts in (1, 2, 4, 8, 16):
+            size = _STEPS // parts
+            starts, first = np.unique(self._edges()[::size], return_index=True)  # small numbers have no finer bars
+            counted = np.add.reduceat(self._count, first * size)
+            used = np.flatnonzero(counted)
+            if not len(used):
+                return [], []
+            begin, end = int(used[0]), int(used[-1]) + 1
+            edges, counts = starts[begin : end + 1].tolist(), counted[begin:end].tolist()
+            if np.count_nonzero(counted > 0.01 * self.total) >= LEAST_BARS:
+                break
+        return edges, counts
 
     def _edges(self) -> Vector:
         octave, step = np.divmod(np.arange(len(self._count)), _STEPS)

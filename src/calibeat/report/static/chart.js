@@ -150,7 +150,7 @@ function makeChart(host, spec) {
       axes: [
         { ...axis, ...named(0), grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
           values: (_, splits, __, ___, step) => spec.kind === "time" ? timeTicks(splits, step) : splits.map(spec.xTicks ?? (v => compact.format(v))) },
-        { ...axis, ...named(1), ...spec.log ? { grid: { ...axis.grid, filter: (_, splits) => splits.map(v => spec.yTicks(v) ? v : null) } } : {}, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
+        { ...axis, ...named(1), ...spec.log ? { grid: { ...axis.grid, filter: (_, splits) => splits.map(v => spec.yTicks(v) ? v : null) } } : {}, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : (_, __, ___, ____, room) => Math.min(36, room / 5),
           values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
       hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); whiskers(self); }], draw: [ends] },
@@ -158,7 +158,7 @@ function makeChart(host, spec) {
   }
 
   function tickLabels(splits) {
-    const step = splits.length > 1 ? Math.abs(splits[1] - splits[0]) : 1;
+    const step = splits.length > 1 ? Math.abs(splits[1] - splits[0]) : Math.abs(splits[0]) / 10 || 1;
     const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
     const large = splits.some(v => Math.abs(v) >= 1e5);
     return splits.map(v => large ? compact.format(v) : number(v, digits));

@@ -117,4 +117,10 @@ function startLeaderboard(payload, styles) {
   document.getElementById("leaderboard-metric").append(
     choice("Compare by", [["log_loss", "Log-loss"], ["brier", "Brier"], ["ce", "CE"]], "log_loss", show));
   show("log_loss");
+  const all = element("button", { type: "button", id: "all-columns", "aria-pressed": "false", on: { click: () => {
+    const every = table.classList.toggle("every");
+    all.setAttribute("aria-pressed", String(every));
+    all.textContent = every ? "Fewer columns" : "All columns";
+  } } }, "All columns");
+  document.getElementById("leaderboard-metric").append(all);
 }
