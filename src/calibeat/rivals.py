@@ -17,6 +17,7 @@ with a whole number for each attribute, the hash of its value (`GroupedRival`).
 >>> host = Host(ShareOfOnes)
 >>> forecast = host.predict(0.83)
 >>> host.update(forecast, 1)
+'learnt'
 >>> round(host.predict(0.83).probability, 4)
 0.6667
 """

@@ -945,7 +945,7 @@ class Calibrator(Stream):
         ...     status = cal.update(cal.predict(0.9), outcome)
         ...     for alarm in cal.new_alarms():
         ...         print(alarm.source, alarm.what, "after", alarm.at, "outcomes: wake somebody" if alarm.page else "")
-        raw too high after 9 outcomes: wake somebody
+        raw too high after 11 outcomes: wake somebody
         """
         with self._lock:
             self._refresh()
