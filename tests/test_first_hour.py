@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import calibeat
 from calibeat import (
     Bank,
     Calibrator,
@@ -24,6 +25,7 @@ from calibeat import (
     MultiCalibrator,
     MultiForecast,
     OutcomeConflict,
+    UnknownMethod,
     metrics,
     rivals,
 )
@@ -243,6 +245,34 @@ def test_names_asked_of_the_class() -> None:
         assert not hasattr(host, "load")
         with pytest.raises(AttributeError, match=r"has no attribute 'load': use Calibrator.from_json\(text\)"):
             host.load("file")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sklearn", ": import calibeat.sklearn first"),
+        ("OnlineCalibratedClassifier", ": from calibeat.sklearn import OnlineCalibratedClassifier"),
+        ("Calibrater", " - did you mean 'Calibrator'?"),
+        ("zzzz", ""),
+        ("_nothing", ""),
+    ],
+)
+def test_names_that_the_package_does_not_have(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(calibeat, name, raising=False)  # another test may have imported it
+    with pytest.raises(AttributeError) as refused:
+        getattr(calibeat, name)
+    assert str(refused.value) == f"module 'calibeat' has no attribute '{name}'{hint}"
+
+
+def test_methods_of_others() -> None:
+    with pytest.raises(UnknownMethod, match=r"got 'isotonic' - that is a rival of the backtest"):
+        Calibrator("isotonic")
+    for own in (rivals.Isotonic, rivals.Isotonic()):
+        for host in (Calibrator, Bank):
+            with pytest.raises(UnknownMethod, match=r"calibeat.rivals.Host serves a method of your own$"):
+                host(own)
+    with pytest.raises(UnknownMethod, match=r"got float 0\.5$"):
+        Calibrator(0.5)  # type: ignore[arg-type]
 
 
 def test_metrics_by_other_names() -> None:
