@@ -164,7 +164,9 @@ def data_folder(given: Path | None, cache: Path) -> Path:
     missing = [dataset.file for dataset in DATASETS.values() if file_of(dataset, folder) is None]
     if missing:
         why = "".join(f" {reason.rstrip('.')}." for reason in dict.fromkeys(reasons))
-        raise InvalidInput(f"{folder} must hold the data, but has no {', '.join(missing)}.{why}\n{where_to_get()}")
+        error = InvalidInput(f"{folder} must hold the data, but has no {', '.join(missing)}.{why}")
+        error.add_note(where_to_get())  # which a command prints below, line by line
+        raise error
     return folder
 
 

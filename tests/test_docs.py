@@ -93,6 +93,35 @@ def test_links_between_our_own_pages_lead_somewhere() -> None:
             assert there.exists() or written(there), (page.name, target)
 
 
+def test_what_a_beginner_reads_leads_to_pages_of_the_repository() -> None:
+    for page in (ROOT / "README.md", DOCS / "index.md", *(DOCS / "start").glob("*.md")):
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text()):
+            there = (page.parent / target).resolve()
+            assert there.exists() and not written(there), (page.name, target)
+
+
+def test_beginners_are_told_what_the_words_mean() -> None:
+    glossary = (DOCS / "glossary.md").read_text()
+    for word in ("calibrated", "log-loss", "Brier score", "calibration error, CE", "sharpness, SHP", "nat"):
+        assert f"| **{word}** |" in glossary, word
+    assert (DOCS / "start" / "index.md").read_text().index("calibration.md") < (
+        DOCS / "start" / "index.md"
+    ).read_text().index("install.md")
+
+
+def test_recipes_are_short_and_monographs_are_explanations() -> None:
+    listed = {
+        section: re.findall(
+            r"^(\S+)$", (DOCS / section / "index.md").read_text().split("```{toctree}")[1], re.MULTILINE
+        )
+        for section in ("how-to", "explanation")
+    }
+    for monograph in ("../monitor", "../bank", "../scale", "../late-outcomes", "../receipts"):
+        assert monograph in listed["explanation"] and monograph not in listed["how-to"], monograph
+    for page in (DOCS / "how-to").glob("*.md"):
+        assert len(page.read_text().splitlines()) <= 150, page.name
+
+
 def test_every_dependency_is_justified() -> None:
     import tomllib
 

@@ -5,22 +5,30 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import calibeat
 from calibeat import (
     Bank,
     Calibrator,
     Forecast,
     InvalidInput,
     MissingExtra,
+    Monitor,
+    MultiBank,
     MultiCalibrator,
     MultiForecast,
+    OutcomeConflict,
     UnknownMethod,
     backtest,
+    metrics,
+    rivals,
 )
 from calibeat.cli import main as cli
 
@@ -101,10 +109,180 @@ def test_a_receipt_that_came_as_text(forecast: Forecast) -> None:
     with pytest.raises(InvalidInput, match=r"got str - MultiForecast.from_json\(text\) makes one of it$"):
         many.update(text, 1)
     many.update(MultiForecast.from_json(text), 1)
-    for other in (0.4, {"score": 0.4}, None):
-        with pytest.raises(InvalidInput, match=r"forecast must be a Forecast made by predict, got \w+$"):
-            cal.update(other, 1)
-    assert forecast.event == 0
+    with pytest.raises(InvalidInput, match=r"forecast must be a Forecast made by predict, got NoneType$"):
+        cal.update(None, 1)
+    with pytest.raises(InvalidInput, match=r"got dict - Forecast.from_dict\(data\) makes one of it, as Forecast"):
+        cal.update(json.loads(forecast.to_json()), 1)
+
+
+@pytest.mark.parametrize("host", [Calibrator("ops"), Bank("ops"), rivals.Host(rivals.Sigmoid)])
+def test_what_is_no_receipt(host: Any, forecast: Forecast) -> None:
+    key = ["k"] if isinstance(host, Bank) else []
+    host.predict(*key, 0.4)
+    with pytest.raises(InvalidInput, match=r"got float - keep what predict gave until its outcome comes"):
+        host.update(*key, 0.4, 1)
+    with pytest.raises(InvalidInput, match=r"got int - the order is update\(forecast, outcome\)$"):
+        host.update(*key, 1, forecast)
+
+
+@pytest.mark.parametrize(
+    ("host", "scores", "label"),
+    [
+        (Calibrator("ops"), 0.4, 1),
+        (Calibrator("auto"), 0.4, 1),
+        (Calibrator("ops", monitor=Monitor()), 0.4, 0),
+        (Calibrator("fps"), 0.4, 1),
+        (MultiCalibrator(3), [0.2, 0.3, 0.5], 2),
+        (rivals.Host(rivals.Sigmoid), 0.4, 1),
+    ],
+)
+def test_update_says_what_happened(host: Any, scores: Any, label: int) -> None:
+    first, second = host.predict(scores), host.predict(scores)
+    assert [host.update(second, label), host.update(first, label), host.update(second, label)] == [
+        "learnt",
+        "learnt",
+        "repeated",
+    ]
+    with pytest.raises(OutcomeConflict):
+        host.update(first, 1 - label if label < 2 else 0)
+
+
+def test_update_of_a_bank_says_what_happened() -> None:
+    for bank, scores in ((Bank(), 0.4), (MultiBank(3), [0.2, 0.3, 0.5])):
+        first, second = bank.predict("k", scores), bank.predict("k", scores)
+        assert [bank.update("k", second, 1), bank["k"].update(first, 1)] == ["learnt", "learnt"]
+        assert [bank.update("k", first, 1), bank["k"].update(second, 1)] == ["repeated", "repeated"]
+        with pytest.raises(InvalidInput, match=r"key must come first.* bank.update\(key, forecast, outcome\)$"):
+            bank.update(first, 1)
+
+
+@pytest.mark.parametrize(
+    ("score", "hint"),
+    [
+        ([0.2, 0.8], "a row of predict_proba? its last number is the score"),
+        (np.array([[0.2, 0.8]]), "a row of predict_proba? its last number is the score"),
+        (np.array([0.2, 0.3, 0.5]), "many events? use run(scores, outcomes) or predict_many(scores)"),
+        (pd.Series([0.2, 0.3, 0.5]), "many events? use run(scores, outcomes) or predict_many(scores)"),
+        ("0.4", "float(score) makes a number of text"),
+    ],
+)
+def test_scores_that_are_no_number(score: Any, hint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Calibrator().predict(score)
+    assert str(refused.value).endswith(f" - {hint}")
+
+
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ((5, 2), "of predict_proba take the second column, [:, 1]"),
+        ((5, 3), "many classes? MultiCalibrator takes a column for each"),
+        ((5, 1), ".ravel() makes one dimension of it"),
+        ((), "one event? use predict(score)"),
+    ],
+)
+def test_scores_of_another_shape(shape: tuple[int, ...], hint: str) -> None:
+    for call in (lambda s: Calibrator().run(s, [1] * 5), Calibrator().predict_many):
+        with pytest.raises(InvalidInput) as refused:
+            call(np.full(shape, 0.5))
+        assert str(refused.value) == f"scores must be a one-dimensional array, got shape {shape} - {hint}"
+    with pytest.raises(InvalidInput, match=r"got shape \(\)$"):
+        metrics.log_loss([1], 0.4)
+
+
+@pytest.mark.parametrize(
+    "due",
+    [
+        np.array(["2026-01-02", "2026-01-03"], dtype="datetime64[s]"),
+        [date(2026, 1, 2), date(2026, 1, 3)],
+        ["2026-01-02", "2026-01-03"],
+    ],
+)
+def test_due_as_dates(due: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"due must be positions .* got dates - np.searchsorted\(times, due\)"):
+        Calibrator().run([0.2, 0.4], [0, 1], due=due)
+
+
+def test_positions_made_of_dates() -> None:
+    times = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
+    due = np.searchsorted(times, times + 2)
+    assert due.tolist() == [2, 3, 3]
+    assert len(Calibrator().run([0.2, 0.4, 0.3], [0, 1, 1], due=due)) == 3
+
+
+def test_groups_of_a_bank() -> None:
+    bank = Bank()
+    calls: list[Any] = [
+        lambda: bank.predict("fr", 0.4, groups={"device": "ios"}),
+        lambda: bank.run(["fr"], [0.4], [1], groups={"device": ["ios"]}),
+        lambda: bank.predict_many(["fr"], [0.4], groups={"device": ["ios"]}),
+        lambda: Bank(groups=["device"]),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput, match=r"a bank has no groups: .* Calibrator\(groups=\[\"key\", ...\]\)$"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("fit", "run(keys"),
+        ("monitor", "watched"),
+        ("notice", "noticed"),
+        ("to_json", "save(path)"),
+        ("alarms", "new_alarms()"),
+    ],
+)
+def test_what_people_look_for_in_a_bank(name: str, instead: str, tmp_path: Path) -> None:
+    bank = Bank(monitor=Monitor(arl=5000))
+    bank.save(tmp_path / "bank.calibeat")
+    bank = Bank.load(tmp_path / "bank.calibeat")
+    assert bank.watched is not None and bank.watched.arl == 5000
+    assert not hasattr(bank, name) and not hasattr(bank, "nothing")
+    with pytest.raises(AttributeError, match=f"'Bank' object has no attribute '{name}': use ") as refused:
+        getattr(bank, name)
+    assert instead in str(refused.value)
+
+
+def test_names_asked_of_the_class() -> None:
+    for host in (Calibrator, MultiCalibrator):
+        assert not hasattr(host, "load")
+        with pytest.raises(AttributeError, match=r"has no attribute 'load': use Calibrator.from_json\(text\)"):
+            host.load("file")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sklearn", ": import calibeat.sklearn first"),
+        ("OnlineCalibratedClassifier", ": from calibeat.sklearn import OnlineCalibratedClassifier"),
+        ("Calibrater", " - did you mean 'Calibrator'?"),
+        ("zzzz", ""),
+        ("_nothing", ""),
+    ],
+)
+def test_names_that_the_package_does_not_have(name: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(calibeat, name, raising=False)  # another test may have imported it
+    with pytest.raises(AttributeError) as refused:
+        getattr(calibeat, name)
+    assert str(refused.value) == f"module 'calibeat' has no attribute '{name}'{hint}"
+
+
+def test_methods_of_others() -> None:
+    with pytest.raises(UnknownMethod, match=r"got 'isotonic' - that is a rival of the backtest"):
+        Calibrator("isotonic")
+    for own in (rivals.Isotonic, rivals.Isotonic()):
+        for host in (Calibrator, Bank):
+            with pytest.raises(UnknownMethod, match=r"calibeat.rivals.Host serves a method of your own$"):
+                host(own)
+    with pytest.raises(UnknownMethod, match=r"got float 0\.5$"):
+        Calibrator(0.5)  # type: ignore[arg-type]
+
+
+def test_metrics_by_other_names() -> None:
+    assert not hasattr(metrics, "ece") and not hasattr(metrics, "nothing")
+    with pytest.raises(AttributeError, match=r"'calibeat.metrics' has no attribute 'ece': use calibration_error\("):
+        _ = metrics.ece  # type: ignore[attr-defined]
 
 
 def test_a_bank_is_saved_into_a_folder_that_is_missing(tmp_path: Path) -> None:

@@ -139,14 +139,34 @@ _MODULES = {
     "metrics": "metrics",
     "rivals": "rivals",
 }
+_ADAPTERS = ("client", "export", "monitor", "plot", "river", "service", "sklearn", "spark")
+_IN_ADAPTERS = {
+    "AsyncClient": "client",
+    "Client": "client",
+    "OnlineCalibrated": "river",
+    "OnlineCalibratedClassifier": "sklearn",
+    "ReliabilityDisplay": "plot",
+    "ScoreCalibrator": "sklearn",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}")
     module = import_module(f".{_MODULES[name]}", __name__)
     value = globals()[name] = module if name == _MODULES[name] else getattr(module, name)
     return value
+
+
+def _hint(name: str) -> str:
+    """Where a name is that the package itself does not have, as the end of a message; nothing where nobody knows."""
+    if name in _ADAPTERS:
+        return f": import calibeat.{name} first"
+    if name in _IN_ADAPTERS:
+        return f": from calibeat.{_IN_ADAPTERS[name]} import {name}"
+    from ._util.words import did_you_mean
+
+    return "" if name.startswith("_") else did_you_mean(name, __all__, 0.7)
 
 
 def __dir__() -> list[str]:

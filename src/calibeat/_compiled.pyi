@@ -4,6 +4,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._util.types import UpdateStatus
+from calibeat.errors import InvalidInput
+
 RECEIPT_FORMAT: int
 SOURCES: dict[str, str]
 
@@ -109,6 +112,8 @@ class MultiForecast:
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview, classes: Any = None) -> MultiForecast: ...
 
+def not_a_receipt(given: Any, kind: str, outcome: Any) -> InvalidInput: ...
+
 class Marks:
     span: tuple[int, bytearray]
     others: dict[int, int]
@@ -132,7 +137,7 @@ class Stream:
     _signature: str
     _receipts: Any
     def predict(self, score: Any, groups: Any = None) -> Any: ...
-    def update(self, forecast: Any, outcome: Any) -> None: ...
+    def update(self, forecast: Any, outcome: Any) -> UpdateStatus: ...
     def _serve(self, spec: Any, row: Any, needs_history: bool) -> None: ...
     def _serve_groups(self, maker: EventWords, cells: Any) -> None: ...
     def _begin_generation(self, signature: str, key: int) -> None: ...

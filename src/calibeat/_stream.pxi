@@ -71,10 +71,8 @@ cdef class Forecast:
     twice, it is learnt once:
 
     >>> text = f.to_json()
-    >>> cal.update(Forecast.from_json(text), 1)
-    >>> cal.update(Forecast.from_json(text), 1)
-    >>> cal.outcomes
-    1
+    >>> cal.update(Forecast.from_json(text), 1), cal.update(Forecast.from_json(text), 1), cal.outcomes
+    ('learnt', 'repeated', 1)
 
     The JSON has a version, ``"v": 1``. Any other version is refused; fields that this version does not know are
     ignored.
@@ -411,6 +409,7 @@ cdef class MultiForecast:
     ('dog', 0.5)
     >>> text = forecast.to_json()                          # keep it as long as it takes ...
     >>> cal.update(MultiForecast.from_json(text), "bird")  # ... and bring it back
+    'learnt'
     """
 
     cdef readonly object probabilities
@@ -823,11 +822,11 @@ cdef class Stream:
 
     @cython.critical_section
     def update(self, forecast, outcome):
-        """Learn the outcome of a forecast, now or any time later, in any order.
+        """Learn the outcome of a forecast, now or any time later, in any order -> "learnt" or "repeated".
 
-        The same outcome a second time changes nothing, and another one is an `OutcomeConflict`; it does not matter
-        whether the receipt is the object itself or was read from JSON, nor whether the calibrator was restored from a
-        snapshot in between. How far back this reaches: docs/receipts.md.
+        The same outcome a second time changes nothing ("repeated"), and another one is an `OutcomeConflict`; it does
+        not matter whether the receipt is the object itself or was read from JSON, nor whether the calibrator was
+        restored from a snapshot in between. How far back this reaches: docs/receipts.md.
 
         Raises
         ------
@@ -839,9 +838,8 @@ cdef class Stream:
         >>> from calibeat import Calibrator, OPS
         >>> cal = Calibrator(OPS)
         >>> first, second = cal.predict(0.9), cal.predict(0.4)
-        >>> cal.update(second, 0)
-        >>> cal.update(first, 1)
-        >>> cal.update(first, 1)     # a repeat
+        >>> cal.update(second, 0), cal.update(first, 1), cal.update(first, 1)
+        ('learnt', 'learnt', 'repeated')
         >>> cal.outcomes
         2
         """
@@ -851,7 +849,7 @@ cdef class Stream:
         cdef uint8_t* marks
         cdef tuple span
         if type(forecast) is not Forecast:
-            raise not_a_receipt(forecast, "Forecast")
+            raise not_a_receipt(forecast, "Forecast", outcome)
         given = forecast
         if PyLong_CheckExact(outcome) and (outcome is ZERO or outcome is ONE):
             y = 1.0 if outcome is ONE else 0.0
@@ -874,8 +872,8 @@ cdef class Stream:
                         and self.row.data[self.cells.start + EVICTED] >= self.cells.slots
                     ):
                         self._warn_of_crowd()
-                    return
-        self._update_alone(given, y)
+                    return "learnt"
+        return self._update_alone(given, y)
 
     cdef void move(self, Forecast forecast, double y) noexcept:
         """Learn on the row."""
@@ -1041,16 +1039,17 @@ cdef class VectorStream(Stream):
 
     @cython.critical_section
     def update(self, forecast, label):
-        """Learn the label of a forecast, now or any time later, in any order.
+        """Learn the label of a forecast, now or any time later, in any order -> "learnt" or "repeated".
 
-        The same label a second time changes nothing; another one is an `OutcomeConflict`, also when the receipt
-        travelled as JSON or the calibrator was restored in between. docs/receipts.md says how far back that reaches.
+        The same label a second time changes nothing ("repeated"); another one is an `OutcomeConflict`, also when the
+        receipt travelled as JSON or the calibrator was restored in between. docs/receipts.md says how far back that
+        reaches.
 
         >>> from calibeat import MultiCalibrator
         >>> cal = MultiCalibrator(["cat", "dog", "bird"])
         >>> first, second = cal.predict([0.1, 0.1, 0.8]), cal.predict([0.3, 0.3, 0.4])
-        >>> cal.update(second, "cat")
-        >>> cal.update(first, "bird")
+        >>> cal.update(second, "cat"), cal.update(first, "bird"), cal.update(first, "bird")
+        ('learnt', 'learnt', 'repeated')
 
         Raises
         ------
@@ -1063,7 +1062,7 @@ cdef class VectorStream(Stream):
         cdef Index column
         cdef tuple span
         if type(forecast) is not MultiForecast:
-            raise not_a_receipt(forecast, "MultiForecast")
+            raise not_a_receipt(forecast, "MultiForecast", label)
         given = forecast
         found = self.columns.get(label) if type(label) is str or type(label) is int else None
         column = self._check_label(label) if found is None else found
@@ -1076,8 +1075,8 @@ cdef class VectorStream(Stream):
             if 0 <= at < PyByteArray_GET_SIZE(span[1]) and (<bytearray>span[1])[at] == 0:
                 self._learn(given, column)
                 self._receipts.settled.mark_as(given.event, column)
-                return
-        self._update_alone(given, <double>column)
+                return "learnt"
+        return self._update_alone(given, <double>column)
 
     @cython.critical_section
     def _learn(self, MultiForecast forecast, double y):
@@ -1100,10 +1099,19 @@ cdef class VectorStream(Stream):
         self.latest = -1
 
 
-def not_a_receipt(given, str kind):
+def not_a_receipt(given, str kind, outcome):
     """The error of an `update` with something else than a forecast."""
-    text = f" - {kind}.from_json(text) makes one of it" if isinstance(given, (str, bytes, bytearray)) else ""
-    return InvalidInput(f"forecast must be a {kind} made by predict, got {type(given).__name__}{text}")
+    if isinstance(outcome, (Forecast, MultiForecast)):
+        hint = " - the order is update(forecast, outcome)"
+    elif isinstance(given, (str, bytes, bytearray)):
+        hint = f" - {kind}.from_json(text) makes one of it"
+    elif isinstance(given, Mapping):
+        hint = f" - {kind}.from_dict(data) makes one of it, as {kind}.from_json(text) does of its text"
+    elif isinstance(given, (Real, numpy.ndarray, Sequence)):
+        hint = " - keep what predict gave until its outcome comes, not its number alone"
+    else:
+        hint = ""
+    return InvalidInput(f"forecast must be a {kind} made by predict, got {type(given).__name__}{hint}")
 
 
 cdef Played ask_small(Spec* spec, F64 row, double score, double u, F64 receipt, Asked* asked) noexcept nogil:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,26 @@ from calibeat.core.features import Beta, Platt, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput
+
+ELSEWHERE = {  # names of other libraries, and what to use here
+    "ece": "calibration_error(outcomes, forecasts)",
+    "expected_calibration_error": "calibration_error(outcomes, forecasts)",
+    "ce": "calibration_error(outcomes, forecasts)",
+    "brier": "brier_score(outcomes, forecasts)",
+    "brier_score_loss": "brier_score(outcomes, forecasts)",
+    "logloss": "log_loss(outcomes, forecasts)",
+    "nll": "log_loss(outcomes, forecasts)",
+    "calibration_curve": "reliability_curve(outcomes, forecasts)",
+    "auc": "roc_auc_score of scikit-learn; a backtest prints it",
+    "roc_auc_score": "roc_auc_score of scikit-learn; a backtest prints it",
+}
+
+if not TYPE_CHECKING:  # a type checker shall know the names that there are
+
+    def __getattr__(name: str) -> Any:
+        """What people look for by the names of other libraries is told where it is."""
+        hint = f": use {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 class ReliabilityCurve(NamedTuple):

@@ -17,6 +17,7 @@ with a whole number for each attribute, the hash of its value (`GroupedRival`).
 >>> host = Host(ShareOfOnes)
 >>> forecast = host.predict(0.83)
 >>> host.update(forecast, 1)
+'learnt'
 >>> round(host.predict(0.83).probability, 4)
 0.6667
 """
@@ -34,7 +35,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from calibeat._compiled import Forecast
+from calibeat._compiled import Forecast, not_a_receipt
 from calibeat._util.check import (
     check_due,
     check_lengths,
@@ -48,7 +49,7 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import like, to_array
 from calibeat._util.extras import need
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, WordMaker
 from calibeat.hosts.ledger import CLOSED, OPEN, ZERO, SettledEvents
 from calibeat.late import in_order
@@ -322,8 +323,8 @@ class Host:
         self._served = served._replace(events=served.events + 1)
         return forecast
 
-    def update(self, forecast: Forecast, outcome: Any) -> None:
-        """Learn the outcome of a forecast. A repeat changes nothing.
+    def update(self, forecast: Forecast, outcome: Any) -> UpdateStatus:
+        """Learn the outcome of a forecast -> "learnt" or "repeated". A repeat changes nothing.
 
         Raises
         ------
@@ -331,9 +332,9 @@ class Host:
         UnknownForecast : the forecast was not made here, or is so old that nobody knows whether it has an outcome.
         OutcomeConflict : the forecast has another outcome already.
         """
-        y, served = check_outcome(outcome), self._served
         if not isinstance(forecast, Forecast):
-            raise InvalidInput(f"forecast must be what predict gave, got {type(forecast).__name__}")
+            raise not_a_receipt(forecast, "Forecast", outcome)
+        y, served = check_outcome(outcome), self._served
         event, mark = forecast.event, served.settled.mark(forecast.event)
         if forecast.issuer != self._issuer or event >= served.events or event < served.settled.given_up:
             raise UnknownForecast(f"forecast must be one of the {self.events} that this host has made, got another")
@@ -342,8 +343,10 @@ class Host:
             _learn(rival, forecast.score, y, forecast.words)
             settled.settle(event, int(y))
             self._served = served._replace(rival=rival, outcomes=served.outcomes + 1, settled=settled)
-        elif mark not in (CLOSED, ZERO + y):
+            return "learnt"
+        if mark not in (CLOSED, ZERO + y):
             raise OutcomeConflict(f"outcome must be {mark - ZERO}, as it was learnt, got {int(y)} - at event {event}")
+        return "repeated"
 
     def run(self, scores: Any, outcomes: Any, due: Any = None, groups: Any = None) -> Any:
         """Forecast and learn a batch; the forecasts, in the kind of the scores.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calibeat import MissingExtra, __version__
+from calibeat import InvalidInput, MissingExtra, __version__
 from calibeat.cli import main as cli
 
 
@@ -57,6 +57,19 @@ def test_errors_are_sentences(
     monkeypatch.setattr("calibeat.cli.demo.run_demo", fail)
     assert cli.main(["demo"]) == code
     assert capsys.readouterr().err.strip() == said
+
+
+def test_what_a_person_has_to_do_has_lines_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Path, **__: object) -> None:
+        error = InvalidInput("a\nb must hold the data")
+        error.add_note("Get it:\n  from\there")
+        raise error
+
+    monkeypatch.setattr("calibeat.cli.demo.run_demo", fail)
+    assert cli.main(["demo"]) == 2
+    assert capsys.readouterr().err == "calibeat: a\\nb must hold the data\nGet it:\n  from\\there\n"
 
 
 def test_module_and_script_are_the_same() -> None:

@@ -145,6 +145,51 @@ class Links(HTMLParser):
                 self.places.add(value)
 
 
+class Terms(HTMLParser):
+    """The terms of a page's definition lists, and its headings of sections of a docstring."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.terms: list[str] = []
+        self.rubrics: list[str] = []
+        self._open: list[str] | None = None
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "dt" or (tag == "p" and ("class", "rubric") in attrs):
+            self._open = self.terms if tag == "dt" else self.rubrics
+            self._open.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"dt", "p"}:
+            self._open = None
+
+    def handle_data(self, data: str) -> None:
+        if self._open is not None:
+            self._open[-1] += data
+
+
+def test_examples_have_a_heading_of_their_own() -> None:
+    pages = {path: Terms(path) for path in (SITE / "reference" / "api").glob("*.html")}
+    assert len(pages) > 30
+    wrong = [
+        (path.name, term) for path, page in pages.items() for term in page.terms if term.startswith((">>>", "..."))
+    ]
+    assert wrong == []
+    for name in ("Calibrator", "Bank", "Monitor", "MultiCalibrator", "calibeat.sklearn"):
+        assert "Examples" in pages[SITE / "reference" / "api" / f"{name}.html"].rubrics, name
+    # What stands behind the parameters of a class is text, not one more parameter.
+    assert not any(
+        len(term.split()) > 20 for page in pages.values() for term in page.terms if not term.startswith("class")
+    )
+
+
+def test_the_first_page_of_start_has_its_picture(chrome: Chrome, address: str) -> None:
+    look(chrome, f"{address}/start/calibration.html")
+    loaded = "return [...document.querySelectorAll('.bd-article img')].map(image => image.naturalWidth)"
+    assert min(chrome.execute_script(loaded)) > 500
+
+
 def test_links_inside_the_site_lead_somewhere() -> None:
     pages = {path: Links(path) for path in SITE.rglob("*.html") if "_static" not in path.parts}
     assert len(pages) > 80

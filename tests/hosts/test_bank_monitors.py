@@ -272,7 +272,7 @@ def test_the_table_and_the_lists() -> None:
     assert bank.table["gain_low"][place] > 0.05
     some = raw.table_of([7, 3])
     assert some["level"].tolist() == [table["level"][place], table["level"][table["key"].tolist().index(3)]]
-    assert raw.nbytes > Bank("bm").nbytes + 30 * 140 * 8 - 1
+    assert raw.nbytes > Bank("bm").nbytes + 30 * 142 * 8 - 1
 
 
 def test_what_is_refused_without_monitors() -> None:

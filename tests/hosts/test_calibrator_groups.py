@@ -540,7 +540,7 @@ def test_a_batch_that_is_interrupted_again_while_it_is_undone(monkeypatch: pytes
         "predict": lambda cal, _: float(cal.predict(0.3, groups=event(50))) == peeked,
         "predict_many": lambda cal, _: (cal.predict_many(SCORES[:9], groups=COLUMNS[:9]) == many).all(),
         "segments": lambda cal, _: all((cal.segments(least=1)[name] == segments[name]).all() for name in segments),
-        "update": lambda cal, receipts: cal.update(receipts[0], 1) is None and cal.to_json() == updated,
+        "update": lambda cal, receipts: cal.update(receipts[0], 1) == "learnt" and cal.to_json() == updated,
         "run": lambda cal, _: len(cal.run(*batch, groups=COLUMNS[50:55])) == 5,
     }
     final = begun()[0]

@@ -114,8 +114,8 @@ def test_an_alarm_says_which_forecasts_it_concerns() -> None:
 
 def test_repr_and_width() -> None:
     assert repr(Monitor()) == "Monitor(arl=1,000,000, outcomes=0, alarms=0, pages=0)"
-    assert len(Monitor().row) == 140
-    assert len(Monitor(regions=2).row) == 76
+    assert len(Monitor().row) == 142
+    assert len(Monitor(regions=2).row) == 78
 
 
 # ---- state -------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def damaged(change: Any) -> str:
     [
         (lambda s: s["settings"].update(arl=-1.0), "arl must be in"),
         (lambda s: s["settings"].update(speed=1.0), "speed"),
-        (lambda s: s.update(row=s["row"][:-1]), "140 numbers, got 139"),
+        (lambda s: s.update(row=s["row"][:-1]), "142 numbers, got 141"),
         (lambda s: s["row"].__setitem__(3, "x"), r"row\[3\] must be a finite number"),
         (lambda s: s["row"].__setitem__(N, 0.5), "counts that are whole numbers"),
         (lambda s: s["row"].__setitem__(PHI, 0.5), "phi of at least 1"),

@@ -185,15 +185,15 @@ def test_saved_and_restored() -> None:
     twin = Monitors.restored(SETTINGS, rows, queues, 5)
     np.testing.assert_array_equal(twin.matrix, monitors.matrix[:5])
     assert twin.queues[3].to_dict() == monitors.queues[3].to_dict()
-    with pytest.raises(InvalidInput, match="must have 700 numbers, got 699"):
+    with pytest.raises(InvalidInput, match="must have 710 numbers, got 709"):
         Monitors.restored(SETTINGS, rows[:-1], queues, 5)
-    rows[3 * 140 + N] += 1
+    rows[3 * 142 + N] += 1
     with pytest.raises(InvalidInput, match=r"queue must fit .* at row 3"):
         Monitors.restored(SETTINGS, rows, queues, 5)
-    rows[2 * 140 + PHI] = 0.0
+    rows[2 * 142 + PHI] = 0.0
     with pytest.raises(InvalidInput, match=r"phi of at least 1.* at row 2"):
-        SETTINGS.check_rows(rows.reshape(5, 140))
-    with pytest.raises(InvalidInput, match="row must have 140 numbers, got 3"):
+        SETTINGS.check_rows(rows.reshape(5, 142))
+    with pytest.raises(InvalidInput, match="row must have 142 numbers, got 3"):
         SETTINGS.check_rows(np.zeros((1, 3)))
 
 

@@ -68,7 +68,7 @@ def test_receipts_are_data_and_repeats_are_harmless() -> None:
         host.update(Forecast.from_json(receipts[2]), 0)
     with pytest.raises(UnknownForecast, match="one of the 3 that this host has made"):
         host.update(Host(Share).predict(0.5), 1)
-    with pytest.raises(InvalidInput, match="forecast must be what predict gave, got float"):
+    with pytest.raises(InvalidInput, match="forecast must be a Forecast made by predict, got float"):
         host.update(0.5, 1)  # type: ignore[arg-type]  # that is the mistake
     kept = pickle.loads(pickle.dumps(host))  # noqa: S301 - our own
     kept.update(Forecast.from_json(receipts[1]), 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import date
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -37,11 +38,35 @@ def check_score(score: Any) -> float:
     """A probability in [0, 1] as a Python float."""
     if type(score) is not float:
         if not _is_number(score):
-            raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {shown(score)}")
+            got = f"{type(score).__name__} {shown(score)}"
+            raise InvalidInput(f"score must be a number in [0, 1], got {got}{_other_kind(score)}")
         score = _float(score)
     if not 0.0 <= score <= 1.0:
         raise InvalidInput(f"score must be in [0, 1], got {score!r}{_other_scale(score)}")
     return score
+
+
+def _other_kind(score: Any) -> str:
+    """What something that is no number may be, as the end of a message."""
+    if isinstance(score, (str, bytes)):
+        return " - float(score) makes a number of text"
+    shape = getattr(score, "shape", None)
+    if shape is None and isinstance(score, (list, tuple)):
+        shape = (len(score),)
+    if shape in ((2,), (1, 2)):
+        return " - a row of predict_proba? its last number is the score"
+    return " - many events? use run(scores, outcomes) or predict_many(scores)" if shape else ""
+
+
+def _other_shape(name: str, shape: tuple[int, ...]) -> str:
+    """How to make one dimension of another shape, as the end of a message."""
+    if len(shape) == 2 and shape[1] == 2:
+        return " - of predict_proba take the second column, [:, 1]"
+    if len(shape) == 2 and shape[1] > 2:
+        return " - many classes? MultiCalibrator takes a column for each"
+    if len(shape) > 1:
+        return " - .ravel() makes one dimension of it"
+    return " - one event? use predict(score)" if name == "score" else ""
 
 
 def _other_scale(score: float) -> str:
@@ -107,6 +132,11 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
         array = np.asarray(due)
     except ValueError as error:
         raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {shown(due)}") from error
+    if array.dtype.kind == "M" or (array.dtype.kind in "OU" and array.size and isinstance(array.flat[0], (date, str))):
+        raise InvalidInput(
+            "due must be positions in this batch, whole numbers, got dates - np.searchsorted(times, due) makes them of "
+            "the times of scores and outcomes"
+        )
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"due must be a one-dimensional array of whole numbers, got {array.ndim} dimensions of {array.dtype}"
@@ -139,7 +169,9 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
     except ValueError as error:
         raise InvalidInput(f"{name}s must be a one-dimensional array, got a ragged {type(values).__name__}") from error
     if array.ndim != 1:
-        raise InvalidInput(f"{name}s must be a one-dimensional array, got shape {array.shape}")
+        raise InvalidInput(
+            f"{name}s must be a one-dimensional array, got shape {array.shape}{_other_shape(name, array.shape)}"
+        )
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         row = int(np.ma.getmaskarray(values).argmax())
         raise InvalidInput(f"{name} must be {wanted}, got a masked value - at row {row}")

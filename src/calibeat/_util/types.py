@@ -1,6 +1,8 @@
-"""The array types that everybody speaks of."""
+"""The types that everybody speaks of."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +13,4 @@ Ints = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
+UpdateStatus = Literal["learnt", "repeated"]  # what `update` says of an outcome: new, or known already

@@ -83,6 +83,8 @@ def run_guarded(
         return DONE
     except (CalibeatError, OSError) as error:
         print(f"{program}: {visible(error)}", file=sys.stderr)
+        for line in "\n".join(getattr(error, "__notes__", [])).splitlines():
+            print(visible(line), file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt as stop:
         print(f"{program}: stopped", file=sys.stderr)

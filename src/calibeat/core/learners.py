@@ -85,6 +85,7 @@ class ONS(NewtonLearner, BoundLearner):
     >>> from calibeat import Calibrator, OPS
     >>> ops = Calibrator(OPS)
     >>> ops.update(ops.predict(0.9), 0)      # a confident score, and wrong
+    'learnt'
     >>> {name: round(value, 4) for name, value in ops.params.items()}
     {'a': 0.8112, 'b': -0.0859}
 
@@ -139,6 +140,7 @@ class OGD(BoundLearner):
     >>> from calibeat import Calibrator, Method, OGD, Platt
     >>> cal = Calibrator(Method(Platt(), OGD()))
     >>> cal.update(cal.predict(0.9), 0)
+    'learnt'
     >>> {name: round(value, 4) for name, value in cal.params.items()}
     {'a': -0.582, 'b': -0.72}
 

@@ -345,6 +345,17 @@ GTOPS = Method(Platt(), ONS(), Tracking(), Guard())
 PRESETS = {name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, Method)}  # all above
 
 
+OTHERS = {  # methods that people know from elsewhere
+    "isotonic": "that is a rival of the backtest, calibeat.rivals.Isotonic; 'whb' bins, 'auto' is the default",
+    "sigmoid": "online it is 'ops', fitted once 'fps'; scikit-learn's own is a rival of the backtest",
+    "platt": "online it is 'ops', fitted once 'fps'",
+    "beta": "online it is 'obs', fitted once 'fbs'",
+    "temperature": 'Method(Temperature(), ONS()) is that online; of many classes MultiCalibrator(K, method="ots")',
+    "histogram": "fitted again now and then it is 'whb'",
+    "raw": "that is 'bm', the base model",
+}
+
+
 def method_named(name: Any) -> Method:
     """A preset by its name, in any case.
 
@@ -361,12 +372,13 @@ def method_named(name: Any) -> Method:
     """
     if not isinstance(name, str):
         own = hasattr(name, "predict") and hasattr(name, "update")
-        hint = " - for a method of your own use calibeat.rivals.Host" if own else ""
+        hint = " - calibeat.rivals.Host serves a method of your own" if own else ""
         got = f"{type(name).__name__} {name!r:.60}"
         raise UnknownMethod(f"method must be a Method or the name of a preset, got {got}{hint}")
     if name.lower() in PRESETS:
         return PRESETS[name.lower()]
-    hint = did_you_mean(name, PRESETS) or f" - there are {', '.join(PRESETS)}"
+    hint = f" - {OTHERS[name.lower()]}" if name.lower() in OTHERS else did_you_mean(name, PRESETS)
+    hint = hint or f" - there are {', '.join(PRESETS)}"
     raise UnknownMethod(f"method must be one of the presets, got {name!r:.60}{hint}")
 
 

@@ -19,13 +19,13 @@ from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import Forecast
+from calibeat._compiled import Forecast, MultiForecast
 from calibeat._util import processes
 from calibeat._util.check import (
     check_choice,
@@ -38,7 +38,7 @@ from calibeat._util.check import (
     shown,
 )
 from calibeat._util.columns import like, to_array
-from calibeat._util.types import Ints, Slots, Vector
+from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of
@@ -46,14 +46,14 @@ from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.hosts.calibrator import Calibrator, issue_times, noticed_score, noticed_scores
+from calibeat.hosts.calibrator import NOTICE, OURS, Calibrator, issue_times, not_here, noticed_score, noticed_scores
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import Arrivals, schedule
-from calibeat.monitor.bets import Alarm, Settings
+from calibeat.monitor.bets import Alarm, RaisedAlarm, Settings
 from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.monitors import Broken, Monitors
 from calibeat.monitor.notice import Notice
-from calibeat.monitor.notices import Noticed, Notices, NoticeSettings, heard_of
+from calibeat.monitor.notices import Notices, NoticeSettings, heard_of
 from calibeat.monitor.silence import check_away, check_time
 from calibeat.monitor.slots import Aside
 
@@ -74,8 +74,22 @@ from .rows import (
 )
 from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
+ELSEWHERE = {  # what people look for, and where it is
+    "fit": "run(keys, scores, outcomes), which learns a past event by event",
+    "partial_fit": "update(key, forecast, outcome) of one event, or run(keys, scores, outcomes) of many",
+    "predict_proba": "predict(key, score) of one event, or predict_many(keys, scores)",
+    "transform": "predict_many(keys, scores)",
+    "to_json": "save(path) and Bank.load(path); bank[key].to_json() is a calibrator of its own",
+    "from_json": "save(path) and Bank.load(path)",
+    "keys": "list(bank)",
+    "monitor": "watched, the settings of the monitors; bank[key].monitor is that of a key",
+    "notice": "noticed, the settings of the notices; bank[key].notice is that of a key",
+    "alarms": "new_alarms(), or the columns of table; bank[key].monitor.alarms are those of a key",
+    "groups": 'Calibrator(groups=["key", ...]): a bank has none',
+}
 _NUMBERS = {int, float, bool}
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
+AnyAlarm = TypeVar("AnyAlarm", bound=Alarm)
 NOWHERE: Flags = np.zeros(1, dtype=np.bool_)
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
 
@@ -115,6 +129,7 @@ class Bank:
     2
     >>> f = bank.predict("oslo", 0.4)          # or one event at a time, with outcomes any time later
     >>> bank.update("oslo", f, 1)
+    'learnt'
     >>> bank.table["events"]
     array([2, 1, 1])
 
@@ -419,7 +434,37 @@ class Bank:
         with self._lock:
             return self._named(self._notices().away(a, b))
 
-    def _named(self, raised: list[Noticed]) -> list[tuple[Key, Alarm]]:
+    def new_alarms(self) -> list[tuple[Key, RaisedAlarm]]:
+        """The alarms that monitors and notices of the keys have raised since the last call, each with its key, once.
+
+        A key gives its last alarm of each source: "ours" is the monitor, "notice" the notice; it pages if one of those
+        since the last call did. What `check` has raised is among them. A file knows which were given.
+
+        This looks at every key. In a loop over single events, ``bank[key].new_alarms()`` asks one.
+
+        Raises
+        ------
+        InvalidInput : the bank was opened with ``mmap=True``.
+
+        >>> from calibeat import Bank, Monitor
+        >>> bank = Bank("bm", monitor=Monitor(arl=1000, warm=0))
+        >>> p = bank.run(["oslo", "rome"] * 30, [0.9] * 60, [0, 1] * 30)
+        >>> [(key, alarm.what, alarm.page) for key, alarm in bank.new_alarms()], bank.new_alarms()
+        ([('oslo', 'too high', True)], [])
+        """
+        with self._lock:
+            return self._new_alarms()
+
+    def _new_alarms(self, slots: Slots | None = None) -> list[tuple[Key, RaisedAlarm]]:
+        """The same of some slots. The caller holds the lock."""
+        self._check_writable("be asked")
+        found: list[tuple[int, RaisedAlarm]] = []
+        for source, watcher in ((OURS, self._store.monitors), (NOTICE, self._store.notices)):
+            if watcher is not None:
+                found += [(slot, RaisedAlarm.of(alarm, source)) for slot, alarm in watcher.new_alarms(slots)]
+        return self._named(found)
+
+    def _named(self, raised: list[tuple[int, AnyAlarm]]) -> list[tuple[Key, AnyAlarm]]:
         names = self._store.names(np.array([slot for slot, _ in raised], dtype=np.int32)).tolist() if raised else ()
         return [(key, alarm) for key, (_, alarm) in zip(names, raised, strict=True)]
 
@@ -464,6 +509,7 @@ class Bank:
         times: Any = None,
         finish: bool = False,
         threads: int | None = None,
+        groups: Any = None,
     ) -> Any:
         """Predict and then update, event after event in the order of the arrays, each on the row of its key.
 
@@ -494,7 +540,7 @@ class Bank:
         Raises
         ------
         InvalidInput : a key, score, outcome, `due` or age is not as above (the first bad row is named), the arrays
-            differ in length, or the bank was opened with ``mmap=True``.
+            differ in length, the bank was opened with ``mmap=True``, or there are `groups`, which a bank does not have.
 
         >>> from calibeat import Bank
         >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1]).round(4)
@@ -502,6 +548,7 @@ class Bank:
         >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1], due=[3, 3, 3]).round(4)
         array([0.5, 0.5, 0.5])
         """
+        refuse_groups(groups)
         column = check_keys(keys)
         count, probabilities = len(column), self._check_scores(scores)
         n = len(probabilities) // self._numbers
@@ -515,19 +562,20 @@ class Bank:
             batch = self._store.check(column), probabilities, labels, arrivals, workers
             return self._given_back(scores, self._run(*batch, issued, raw_first=mature is not None))
 
-    def predict_many(self, keys: Any, scores: Any) -> Any:
+    def predict_many(self, keys: Any, scores: Any, groups: Any = None) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         A key that the bank does not know gets the forecast that it would get as a new one.
 
         Raises
         ------
-        InvalidInput : a key or a score is not as in `run`.
+        InvalidInput : a key or a score is not as in `run`, or there are `groups`.
 
         >>> from calibeat import Bank
         >>> Bank("ops").predict_many(["a", "b"], [0.1, 0.9]).round(12)
         array([0.1, 0.9])
         """
+        refuse_groups(groups)
         column, probabilities, K = check_keys(keys), self._check_scores(scores), self._numbers
         n = len(probabilities) // K
         check_lengths(keys=len(column), scores=n)
@@ -641,17 +689,19 @@ class Bank:
 
     # ---- one event --------------------------------------------------------------------------------------------------
 
-    def predict(self, key: Key, score: Any) -> Any:
-        """Forecast one event of a key; the forecast is the receipt for `update`.
+    def predict(self, key: Key, score: Any, groups: Any = None) -> Any:
+        """Forecast one event of a key; the forecast is the receipt for `update`. A key may be new.
 
         Raises
         ------
-        InvalidInput : the score is not a number in [0, 1], or the key is not of the kind of the bank's keys.
+        InvalidInput : the score is not a number in [0, 1], the key is not of the kind of the bank's keys, or there are
+            `groups`: a bank has none.
 
         >>> from calibeat import Bank
         >>> Bank("ops").predict("paris", 0.25).probability
         0.25
         """
+        refuse_groups(groups)
         with self._lock:
             self._check_not_broken()
             name = plain_key(key)
@@ -671,8 +721,8 @@ class Bank:
                 undo.keep()
             return forecast
 
-    def update(self, key: Key, forecast: Any, outcome: Any) -> None:
-        """Learn the outcome of a forecast of this key, now or any time later, in any order.
+    def update(self, key: Key, forecast: Any, outcome: Any = None) -> UpdateStatus:
+        """Learn the outcome of a forecast of this key, now or any time later, in any order -> "learnt" or "repeated".
 
         Raises
         ------
@@ -681,11 +731,13 @@ class Bank:
         OutcomeConflict : the other outcome of this forecast was learnt before; the same one again changes nothing.
         InvalidInput : the outcome is not 0 or 1, the forecast is damaged, or the bank was opened with ``mmap=True``.
         """
+        if outcome is None and isinstance(key, (Forecast, MultiForecast)):
+            raise InvalidInput("key must come first, got a forecast - the order is bank.update(key, forecast, outcome)")
         with self._lock:
             self._check_writable("learn")
             slot = self._known(key)
             key = check_key(key) if type(key) is not str else key
-            self._members.serving(key, slot)._update_taken(forecast, outcome)
+            return self._members.serving(key, slot)._update_taken(forecast, outcome)
 
     # ---- as a collection --------------------------------------------------------------------------------------------
 
@@ -709,6 +761,12 @@ class Bank:
         with self._lock:
             keys, events = len(self), int(self._store.stats(EVENTS).sum())
         return f"Bank({name.upper() if name else self._method}, keys={keys}, events={events})"
+
+    if not TYPE_CHECKING:  # a type checker shall know the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """What people look for by other names is told where it is."""
+            raise not_here(self, name, ELSEWHERE)
 
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.
@@ -1317,11 +1375,11 @@ class Member(Calibrator):
             self._refresh()
             return self._predict_taken(score)
 
-    def update(self, forecast: Any, outcome: Any) -> None:
+    def update(self, forecast: Any, outcome: Any) -> UpdateStatus:
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
-            self._update_taken(forecast, outcome)
+            return self._update_taken(forecast, outcome)
 
     def _predict_taken(self, score: Any) -> Any:
         """Forecast from the copy of the row; then count the event, in one step."""
@@ -1343,15 +1401,15 @@ class Member(Calibrator):
                 bank._tell()
         return forecast
 
-    def _update_taken(self, forecast: Any, outcome: Any) -> None:
+    def _update_taken(self, forecast: Any, outcome: Any) -> UpdateStatus:
         """Learn on the copy of the row; then put it back, in one step."""
         if type(forecast) is Forecast and self._is_latest(forecast) and type(outcome) is int and 0 <= outcome <= 1:
             first, marks = self._receipts.settled.span
             at = forecast.event - first
             if 0 <= at < len(marks) and marks[at] == OPEN:
                 self._take_over(forecast, float(outcome), self._receipts.settled)
-                return
-        super().update(forecast, outcome)
+                return "learnt"
+        return super().update(forecast, outcome)
 
     def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Learn on the copy of the row; then put it back, with the pool and the mark, in one step."""
@@ -1409,6 +1467,12 @@ class Member(Calibrator):
             self._refresh()
             notices = self._bank._store.notices
             return None if notices is None else Notice._copied(notices, self._slot)
+
+    def new_alarms(self) -> list[RaisedAlarm]:
+        """As `Bank.new_alarms`, of this key."""
+        with self._lock:
+            self._refresh()
+            return [alarm for _, alarm in self._bank._new_alarms(np.array([self._slot], dtype=np.int32))]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:  # type: ignore[override]

@@ -20,7 +20,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +40,7 @@ from calibeat._util.check import (
 from calibeat._util.columns import like
 from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.auto import Lanes
 from calibeat.core.kernel import Past
@@ -52,6 +52,7 @@ from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
 from calibeat.late import in_order, moments_of, schedule
+from calibeat.monitor.bets import RaisedAlarm
 from calibeat.monitor.monitor import Monitor
 
 from .ledger import NO_DUE, OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
@@ -66,7 +67,7 @@ Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
 
 FORMAT = 1  # of snapshots
-OURS, RAW_SCORE, STATIC_LANE = "ours", "raw", "still"
+OURS, RAW_SCORE, STATIC_LANE, NOTICE = "ours", "raw", "still", "notice"  # sources of alarms
 COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
 
 ELSEWHERE = {  # names of other libraries, and what to use here
@@ -79,6 +80,25 @@ ELSEWHERE = {  # names of other libraries, and what to use here
     "save": "to_json(), the whole state as text, and from_json; a Bank has save and load",
     "load": "Calibrator.from_json(text), where text is what to_json() gave",
 }
+
+
+def not_here(host: Any, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
+    """The error of a name that a host does not have, with what to use instead where that is known."""
+    hint = f": use {elsewhere[name]}" if name in elsewhere else ""
+    return AttributeError(f"{type(host).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=host)
+
+
+class Elsewhere:
+    """A name of other libraries that is asked of the class itself, such as ``Calibrator.load``: there is none."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, host: Any, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"type object {owner.__name__!r} has no attribute {self.name!r}: use {ELSEWHERE[self.name]}"
+        )
+
 
 _STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
 
@@ -267,6 +287,15 @@ class Watch:
             with self.notice._lock:
                 self.notice._rows.run(0, events, heard)
 
+    def new_alarms(self) -> list[RaisedAlarm]:
+        """The alarms raised since the last call, with their source: those of each monitor, then those of the notice."""
+        watchers: dict[str, Any] = self.monitors if self.notice is None else {**self.monitors, NOTICE: self.notice}
+        found = []
+        for source, watcher in watchers.items():
+            with watcher._lock:
+                found += [RaisedAlarm.of(alarm, source) for _, alarm in watcher._rows.new_alarms()]
+        return found
+
     def _columns(self, ours: Any, raw: Any, static_lane: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
         """Each monitor, what it watches, and what that must beat; the raw score has no gain over itself."""
         columns = {OURS: (ours, raw), RAW_SCORE: (raw, nothing), STATIC_LANE: (static_lane, raw)}
@@ -343,6 +372,7 @@ class Calibrator(Stream):
     >>> round(f.probability, 6)
     0.83
     >>> cal.update(f, 0)             # now or any time later, in any order
+    'learnt'
     >>> round(float(cal.predict(0.83)), 6)
     0.670817
 
@@ -357,6 +387,7 @@ class Calibrator(Stream):
     >>> cal = Calibrator(groups=["country", "device"])
     >>> f = cal.predict(0.83, groups={"country": "fr", "device": "ios"})
     >>> cal.update(f, 0)
+    'learnt'
     >>> p = cal.run([0.2, 0.7], [0, 1], groups={"country": ["fr", "it"], "device": ["ios", "web"]})
 
     A receipt that comes back twice is learnt once, and an outcome that contradicts the one learnt is an
@@ -370,6 +401,7 @@ class Calibrator(Stream):
     )  # fmt: skip
     _OPTIONAL: ClassVar[tuple[str, ...]] = ("groups", "notice")
     _table: GroupTable | None = None  # of the groups
+    load = Elsewhere()
 
     def __init__(
         self,
@@ -488,7 +520,7 @@ class Calibrator(Stream):
             self._signature = self._receipts.issuer.ensure_signature()
             return self._signature
 
-    def _update_alone(self, forecast: AnyForecast, y: float) -> None:
+    def _update_alone(self, forecast: AnyForecast, y: float) -> UpdateStatus:
         """`update` of any receipt, or where something else must be done before or afterwards."""
         with self._lock:
             try:
@@ -501,7 +533,7 @@ class Calibrator(Stream):
                 first, marks = settled.span
                 has_room = 0 <= event - first < len(marks)
                 if not (has_room and marks[event - first] == OPEN) and ledger.is_repeat(event, y):
-                    return
+                    return "repeated"
                 if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
                     raise OutcomeConflict(
                         f"outcome must be of a forecast that has none yet, got one more than the {self._events} "
@@ -515,6 +547,7 @@ class Calibrator(Stream):
             if self._needs_history:
                 self._after_learning()
             self._warn_of_crowd()
+            return "learnt"
 
     def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Make the outcome take effect: the row, and the mark of its event."""
@@ -899,6 +932,25 @@ class Calibrator(Stream):
         """
         return self._watch.notice
 
+    def new_alarms(self) -> list[RaisedAlarm]:
+        """The alarms that monitors and notice have raised since the last call: each is given once, oldest first.
+
+        ``alarm.source`` says which of them: "ours", "raw" or "still" is a monitor, by what it watches; "notice" the
+        notice. What `Notice.check` has raised is among them. A snapshot knows which were given: after a restart from it
+        those come again that were given later. Of more than 1,000 of one watcher, the last 1,000.
+
+        >>> from calibeat import Calibrator, Monitor
+        >>> cal = Calibrator("ops", monitor={"raw": Monitor(arl=1000, warm=0)})
+        >>> for outcome in [0] * 20:
+        ...     status = cal.update(cal.predict(0.9), outcome)
+        ...     for alarm in cal.new_alarms():
+        ...         print(alarm.source, alarm.what, "after", alarm.at, "outcomes: wake somebody" if alarm.page else "")
+        raw too high after 11 outcomes: wake somebody
+        """
+        with self._lock:
+            self._refresh()
+            return self._watch.new_alarms()
+
     @property
     def params(self) -> dict[str, Any]:
         """The parameters by their names in the paper; for a histogram its edges and means.
@@ -1047,10 +1099,11 @@ class Calibrator(Stream):
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
 
-    def __getattr__(self, name: str) -> Any:
-        """What people look for by the names of other libraries is told where it is."""
-        hint = f": use {ELSEWHERE[name]}" if name in ELSEWHERE else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+    if not TYPE_CHECKING:  # a type checker shall know the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """What people look for by the names of other libraries is told where it is."""
+            raise not_here(self, name, ELSEWHERE)
 
     def __repr__(self) -> str:
         name = name_of(self._method)

@@ -305,6 +305,7 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
     >>> f.probabilities.round(6).tolist(), f.label
     ([0.2, 0.5, 0.3], 'dog')
     >>> cal.update(f, "bird")                  # now or any time later, in any order
+    'learnt'
     >>> cal.predict([0.2, 0.5, 0.3]).probabilities.round(3).tolist()
     [0.188, 0.421, 0.391]
 
@@ -458,6 +459,7 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     array([2, 1])
     >>> f = bank.predict("oslo", [0.2, 0.5, 0.3])      # or one event at a time, with labels any time later
     >>> bank.update("oslo", f, "bird")
+    'learnt'
 
     Every verb of `Bank` works, and promises the same. Labels that are None or NaN in `run` are not known: such an event
     is forecast and not learnt. A key takes 8 bytes for each number of its stream and 48 for its stats.

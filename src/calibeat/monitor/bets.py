@@ -8,8 +8,9 @@ The row, with R regions::
     R x (count, sum p, sum y, sum (y-p)^2, 4 W, 4 R, 4 S)             regions; W = log wealth since the start
     alarms, pages, last alarm, since, cell, sum of waiting numbers    the last alarm, and what waits
     3 x (last z, sum of half d^2)                                     dispersion, closed blocks
+    alarms given, pages given                                         what `new_alarms` has taken out
 
-The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 numbers, two take 76. What every outcome
+The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 142 numbers, two take 78. What every outcome
 touches comes first, in groups of eight, which is a cache line. What it seldom touches is counted from the end.
 
 Letters as in docs/monitor.md: forecast p, outcome y, tilt d, dispersion phi, log bet g, bet L = e^g.
@@ -38,8 +39,10 @@ BLOCKS = 10  # three pairs
 WHOLE, SURE = 16, 24  # detectors: four R, four S
 REGIONS, REGION = 32, 16  # where the regions start, and how many numbers one takes
 COUNT, SUM_P, SUM_Y, SQUARES, WEALTH, DETECTOR = 0, 1, 2, 3, 4, 8  # in a region
-ALARMS, PAGES, ALARM_AT, SINCE, CELL, WAITING, CLOSED = range(-12, -5)  # CLOSED: three pairs
-TAIL = 12
+# CLOSED: three pairs. GIVEN: how many alarms `new_alarms` has given; behind it, how many of them paged.
+ALARMS, PAGES, ALARM_AT, SINCE, CELL, WAITING, CLOSED = range(-14, -7)
+GIVEN = -2
+TAIL = 14
 
 # ---- the spec ----------------------------------------------------------------------------------------------------
 ALARM_LINE, UP, DOWN, QUIET, WARM, REGION_COUNT, EDGE = range(7)  # from EDGE on: the inner edges of the regions
@@ -111,7 +114,7 @@ class Settings:
         regions = rows[:, REGIONS:-TAIL].reshape(-1, self.regions, REGION)
         own = regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)
         detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
-        whole = rows[:, [N, ALARMS, PAGES, ALARM_AT, CELL, PAIRS, FORECASTS]]
+        whole = rows[:, [N, ALARMS, PAGES, ALARM_AT, CELL, PAIRS, FORECASTS, GIVEN, GIVEN + 1]]
         counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
         sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))
         squares = rows[:, [BRIER + 1, BRIER + 2, LOG + 1, LOG + 2]]
@@ -120,6 +123,7 @@ class Settings:
             "counts that are whole numbers": counted.all(axis=1),
             "phi of at least 1": rows[:, PHI] >= 1.0,
             "pages <= alarms <= n": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= n),
+            "no more alarms given than raised": (rows[:, GIVEN:] <= rows[:, [ALARMS, PAGES]]).all(axis=1),
             "its last alarm and its start within the outcomes": (rows[:, SINCE] >= 0.0)
             & (rows[:, SINCE] <= n)
             & (rows[:, ALARM_AT] <= n),
@@ -372,6 +376,22 @@ class Alarm:
     @property
     def high(self) -> float:
         return float(self.what.split(" ")[-1]) if " from " in self.what else 1.0
+
+
+@dataclass(frozen=True)
+class RaisedAlarm(Alarm):
+    """An alarm as `new_alarms` gives it.
+
+    Attributes
+    ----------
+    source : what raised it. "ours", "raw" or "still" is a monitor, by what it watches; "notice" a notice.
+    """
+
+    source: str
+
+    @classmethod
+    def of(cls, alarm: Alarm, source: str) -> RaisedAlarm:
+        return cls(alarm.at, alarm.since, alarm.what, alarm.page, source)
 
 
 class Gain(NamedTuple):

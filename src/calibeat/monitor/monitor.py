@@ -45,7 +45,7 @@ class Monitor(Snapshots):
     quiet : a further alarm within this many outcomes belongs to the same episode, and does not page.
     warm : bet only after this many outcomes. They measure how strongly outcomes cluster.
     patience : give up a missing outcome after this many further forecasts.
-    regions : how many regions of the forecast are watched, 6 or 2. A row takes 140 or 76 numbers.
+    regions : how many regions of the forecast are watched, 6 or 2. A row takes 142 or 78 numbers.
 
     Raises
     ------

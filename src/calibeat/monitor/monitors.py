@@ -19,6 +19,7 @@ from .bets import (
     CELL,
     DETECTOR,
     FORECASTS,
+    GIVEN,
     PAGES,
     REGION,
     REGIONS,
@@ -134,6 +135,7 @@ class Monitors(SlotRows):
     """
 
     NAME = "monitors"
+    RAISED_AT, GIVEN_AT = ALARMS, GIVEN
 
     def __init__(self, settings: Settings, *, detailed: bool = False) -> None:
         super().__init__(settings)
@@ -289,6 +291,9 @@ class Monitors(SlotRows):
         """The alarms of some slots."""
         rows = [(row, int(row[ALARMS]), int(row[PAGES])) for row in self.matrix[slots]]
         return [Alarms(n, pages, self._last_alarm(row, page=pages == n) if n else None) for row, n, pages in rows]
+
+    def _kept_alarms(self, slot: int) -> list[Alarm]:
+        return self.queue(slot).alarms
 
     def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
         return Alarm(int(row[ALARM_AT]), float(row[SINCE]), self._cells[int(row[CELL])], page)

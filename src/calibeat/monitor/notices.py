@@ -6,6 +6,7 @@ The row::
     a shift of the score, a shift of the delay of outcomes      monitor/shift.py
     asked, told, first                                          forecasts since an outcome, outcomes, the first forecast
     alarms, pages, at, since, what                              the last alarm
+    alarms given, pages given                                   what `new_alarms` has taken out
 
 Here `since` of a shift is a time too: its detectors weight the times of the scores, not their numbers.
 """
@@ -43,8 +44,8 @@ SILENCE = 51
 FORECASTS, OUTCOMES = 0, SILENCE
 SCORE, SCORE_WIDTH = 2 * SILENCE, 70
 DELAY, DELAY_WIDTH = SCORE + SCORE_WIDTH, 38
-ASKED, TOLD, FIRST, ALARMS, PAGES, AT, SINCE, WHAT = range(DELAY + DELAY_WIDTH, DELAY + DELAY_WIDTH + 8)
-WIDTH = WHAT + 1
+ASKED, TOLD, FIRST, ALARMS, PAGES, AT, SINCE, WHAT, GIVEN = range(DELAY + DELAY_WIDTH, DELAY + DELAY_WIDTH + 9)
+WIDTH = GIVEN + 2
 
 NO_FORECASTS, NO_OUTCOMES, NEVER_AN_OUTCOME, LATER, MOVED = range(5)  # MOVED: and which bet won
 WORDS = (
@@ -116,7 +117,7 @@ class NoticeSettings:
         self.score.check_rows(rows[:, SCORE:DELAY])
         self.delay.check_rows(rows[:, DELAY:ASKED])
         tail = rows[:, ASKED:]
-        counts = rows[:, [ASKED, ALARMS, PAGES, WHAT]]
+        counts = rows[:, [ASKED, ALARMS, PAGES, WHAT, GIVEN, GIVEN + 1]]
         check_sound(
             "notice",
             tail,
@@ -124,6 +125,7 @@ class NoticeSettings:
                 "finite numbers": np.isfinite(tail).all(axis=1),
                 "counts that are whole numbers": ((counts >= 0.0) & (counts == np.floor(counts))).all(axis=1),
                 "pages <= alarms": rows[:, PAGES] <= rows[:, ALARMS],
+                "no more alarms given than raised": (rows[:, GIVEN:] <= rows[:, ALARMS:AT]).all(axis=1),
                 "an alarm that exists": rows[:, WHAT] < len(WORDS),
             },
         )
@@ -324,6 +326,7 @@ class Notices(SlotRows):
     """
 
     NAME = "notices"
+    RAISED_AT, GIVEN_AT = ALARMS, GIVEN
     queues: dict[int, Pending]
 
     def __init__(self, settings: NoticeSettings, *, detailed: bool = False) -> None:
@@ -513,7 +516,13 @@ class Notices(SlotRows):
     def last_alarm(self, slot: int) -> Alarm | None:
         """The last alarm of a slot; whether it paged is not kept."""
         row = self.matrix[slot]
-        return Alarm(float(row[AT]), float(row[SINCE]), WORDS[int(row[WHAT])], True) if row[ALARMS] else None
+        return self._last_alarm(row, page=True) if row[ALARMS] else None
+
+    def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
+        return Alarm(float(row[AT]), float(row[SINCE]), WORDS[int(row[WHAT])], page)
+
+    def _kept_alarms(self, slot: int) -> list[Alarm]:  # noqa: ARG002 - where they are kept there is one slot
+        return self.kept
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from calibeat._util.check import check_whole
 from calibeat._util.types import Slots, Vector
 from calibeat.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from .bets import Alarm
 
 CACHE_LINE = 8  # numbers in a cache line
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Any]]
@@ -20,6 +23,9 @@ class SlotRows:
     """Rows of a detector for the slots from 0 to `count`: they come and go with those of the host."""
 
     NAME: ClassVar[str]  # in sentences
+    RAISED_AT: ClassVar[int]  # where a row has the alarms raised, and the pages among them
+    GIVEN_AT: ClassVar[int]  # where it has those that `new_alarms` has given
+    detailed: bool  # whether alarms are kept one by one
     count: int
     stride: int
     flat: Vector  # all rows one behind the other
@@ -111,6 +117,32 @@ class SlotRows:
         for slot in slots.tolist():
             self.queues.pop(slot, None)
         self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
+
+    # ---- alarms ---------------------------------------------------------------------------------------------------
+
+    def new_alarms(self, slots: Slots | None = None) -> list[tuple[int, Alarm]]:
+        """The alarms that these slots (None: all) have raised since the last call, each with its slot.
+
+        If they are not kept one by one, a slot gives its last one, which pages if one of them did.
+        """
+        asked = np.arange(self.count, dtype=np.int32) if slots is None else slots
+        raised, given = slice(self.RAISED_AT, self.RAISED_AT + 2), slice(self.GIVEN_AT, self.GIVEN_AT + 2 or None)
+        asked = asked[self.matrix[asked, self.RAISED_AT] > self.matrix[asked, self.GIVEN_AT]]
+        found: list[tuple[int, Alarm]] = []
+        for slot, row in zip(asked.tolist(), self.matrix[asked], strict=True):
+            new, pages = (row[raised] - row[given]).tolist()
+            last = self._kept_alarms(slot)[-int(new) :] if self.detailed else [self._last_alarm(row, page=pages > 0)]
+            found += [(slot, alarm) for alarm in last]
+        self.matrix[asked, given] = self.matrix[asked, raised]  # one statement, as above
+        return found
+
+    def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
+        """The last alarm of a row that has one."""
+        raise NotImplementedError
+
+    def _kept_alarms(self, slot: int) -> list[Alarm]:
+        """The alarms that are kept of a slot, oldest first."""
+        raise NotImplementedError
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
