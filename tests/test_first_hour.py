@@ -358,7 +358,7 @@ def test_methods_by_a_name_of_ones_own() -> None:
 @pytest.mark.parametrize("host", [Bank, Calibrator])
 @pytest.mark.parametrize("method", [Mine, Mine()])
 def test_a_method_of_ones_own_in_a_host(host: Any, method: Any) -> None:
-    with pytest.raises(UnknownMethod, match=r"for a method of your own use calibeat\.rivals\.Host$"):
+    with pytest.raises(UnknownMethod, match=r"calibeat\.rivals\.Host serves a method of your own$"):
         host(method)
     with pytest.raises(UnknownMethod, match=r"got int 3$"):
         host(3)

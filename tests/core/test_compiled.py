@@ -423,7 +423,7 @@ def rollups() -> None:
         ages=np.where(rng.random(n) < 0.1, 0.0, 10.0 ** (9.0 * rng.random(n))).tolist(),
         numbers=[7, 8, 9],
         sums=[bytes(8 * SUMS)] * 3,
-        losses={at: (0.5, 0.7, 0.2, 0.3) for at in range(0, n, 3)},  # those are of many classes
+        losses=dict.fromkeys(range(0, n, 3), (0.5, 0.7, 0.2, 0.3)),  # those are of many classes
     )
     for p in (0.0, 0.05, 0.1, 0.3, 0.7, 1.0):
         calibeat.service.rollups.tenth(p)
@@ -467,7 +467,7 @@ def served_groups() -> None:
             before = words[first - n : first] if n else []
             made = model.fold([stream], [0] * len(own), scores, outcomes, own, receipts, (), given + before + given[:5])
             receipts = made.receipts[5:]
-    for at in range(120):  # always the less likely outcome: the guard begins to draw
+    for _ in range(120):  # always the less likely outcome: the guard begins to draw
         (forecast,), (receipt,), *_ = model.fold([stream], [0], [0.5], [nan], [-1], [], (), words[:1])
         model.fold([stream], [0], [nan], [float(forecast < 0.5)], [-1], [receipt], (), words[:1])
     with pytest.raises(calibeat.OutcomeConflict):

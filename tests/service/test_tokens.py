@@ -15,9 +15,9 @@ from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
+from calibeat.service import tokens
 from calibeat.service.store import is_store, sqlite_path
 from calibeat.service.store.queries import Token
-from calibeat.service import tokens
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
