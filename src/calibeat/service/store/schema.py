@@ -63,7 +63,7 @@ _TABLES = (
             message {whole}, ended {float}, acknowledged {float}, acknowledged_by TEXT)""",
     "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
     "CREATE INDEX alarm_sent ON alarm (message) WHERE delivered = 1",
-    "CREATE INDEX alarm_open ON alarm (stream) WHERE ended IS NULL",
+    "CREATE INDEX alarm_open ON alarm (stream, what) WHERE ended IS NULL",
     "CREATE INDEX alarm_time ON alarm (time)",
     "CREATE INDEX alarm_of ON alarm (stream, time)",
     """CREATE TABLE total (
@@ -76,7 +76,7 @@ _TABLES = (
     """CREATE TABLE ranking (
             stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
             pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
-            cost {float} NOT NULL)""",
+            cost {float} NOT NULL, state {text} NOT NULL)""",
     "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
     "CREATE INDEX ranking_events ON ranking (events, name)",
     "CREATE INDEX ranking_pending ON ranking (pending, name)",
@@ -84,6 +84,7 @@ _TABLES = (
     "CREATE INDEX ranking_error ON ranking (error, name)",
     "CREATE INDEX ranking_recent ON ranking (recent, name)",
     "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
+    "CREATE INDEX ranking_state ON ranking (state, cost, pending, name)",
     "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",
     """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,

@@ -1,0 +1,63 @@
+"""The state of a stream in one word, and what to look at first.
+
+A stream's own row gives its base: how it is set, and how much it has seen. Alarms that are open and corrections that
+wait give its note. `state_of` puts the two together; the store counts, lists and filters by the same two.
+"""
+
+from __future__ import annotations
+
+ENOUGH_OUTCOMES = 100  # below these, a calibration error is mostly luck
+ENOUGH_TO_MISS = 20  # forecasts without a single outcome, after which outcomes are missed
+
+# What was done to a stream, in the words of its mode. A person knows of it, so it is told before anything else.
+MODES = ("frozen, passthrough", "frozen", "passthrough", "resuming")
+BASES = (*MODES, "good", "no outcomes", "learning")
+# Notes, the worst first; the number of a note is its severity. The last one is no alarm.
+NOTES = ("silent", "no outcomes", "drifting", "score moved", "outcomes late", "correcting")
+ALARMED = len(NOTES) - 1  # notes up to this number are open alarms
+CORRECTING = len(NOTES)
+STATES = tuple(dict.fromkeys((*NOTES, *BASES, "unwatched")))
+NEED_A_PERSON = NOTES[:ALARMED]
+
+# State -> what it means; what to look at first. Of a drift the alarm says more: see `alarms.LOOK_FIRST`.
+WORDS: dict[str, tuple[str, str]] = {
+    "silent": ("no forecast has come", "whoever sends the scores; is it a holiday?"),
+    "no outcomes": ("no outcome has come", "the pipeline of outcomes: does it still send them, under these ids?"),
+    "never": ("no outcome has ever come", "whether anybody sends outcomes, under the same stream and ids"),
+    "drifting": ("forecasts no longer fit the outcomes", "the inputs of the model and the pipeline of outcomes"),
+    "score moved": ("the score is not what it was", "the unit, the version and the inputs of the model"),
+    "outcomes late": ("outcomes come later than they used to", "the pipeline of outcomes"),
+}
+
+
+def severity_sql(what: str) -> str:
+    """The severity of an alarm, of the column that says what it is about."""
+    return (
+        f"CASE WHEN {what} = 'no forecasts' THEN 1 WHEN {what} IN ('no outcomes', 'never an outcome') THEN 2 "
+        f"WHEN substr({what}, 1, 6) = 'score ' THEN 4 WHEN {what} = 'outcomes later' THEN 5 ELSE 3 END"
+    )
+
+
+def base_sql(of: str) -> str:
+    """The base of a stream, of the columns of its row, which begin with `of`."""
+    return (
+        f"CASE WHEN ({of}mode & 3) = 3 THEN 'frozen, passthrough' WHEN ({of}mode & 1) = 1 THEN 'frozen' "
+        f"WHEN ({of}mode & 2) = 2 THEN 'passthrough' WHEN ({of}mode & 12) <> 0 THEN 'resuming' "
+        f"WHEN {of}outcomes >= {ENOUGH_OUTCOMES} THEN 'good' WHEN {of}outcomes = 0 AND {of}held = 0 "
+        f"AND {of}events >= {ENOUGH_TO_MISS} THEN 'no outcomes' ELSE 'learning' END"
+    )
+
+
+def state_of(base: str, severity: int | None, *, is_watched: bool) -> str:
+    """The state of a stream.
+
+    >>> state_of("good", None, is_watched=True), state_of("good", None, is_watched=False)
+    ('good', 'unwatched')
+    >>> state_of("learning", 1, is_watched=True), state_of("frozen", 1, is_watched=True)
+    ('silent', 'frozen')
+    """
+    if base in MODES:
+        return base
+    if severity is not None:
+        return NOTES[severity - 1]
+    return "unwatched" if base == "good" and not is_watched else base
