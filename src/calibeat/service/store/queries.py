@@ -232,12 +232,14 @@ MAX_HOURS = 10_000  # of one answer: fourteen months
 DAY_SECONDS = 86_400.0
 CLASS_EVENTS = 5_000  # outcomes that the classes of a stream are judged by,
 CLASS_REACH = 50_000  # among so many forecasts
-_NUMBERS = (  # see `_numbers_of` and `_mode_of`  # noqa: S608
+_NOTE = (
+    f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n WHERE n.stream = s.number AND n.ended IS NULL), "  # noqa: S608
+    f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
+)
+_NUMBERS = (  # see `_numbers_of` and `_mode_of`
     "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
     "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode, "
-    f"{base_sql('s.')}, coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n "
-    f"WHERE n.stream = s.number AND n.ended IS NULL), "
-    f"(SELECT min({CORRECTING}) FROM correction c WHERE c.stream = s.number AND c.applied = 0))"
+    f"{base_sql('s.')}, {_NOTE}"
 )
 _WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
 # What is to be forgotten is seen by nobody any more.
