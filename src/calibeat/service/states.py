@@ -12,8 +12,9 @@ ENOUGH_TO_MISS = 20  # forecasts without a single outcome, after which outcomes 
 # What was done to a stream, in the words of its mode. A person knows of it, so it is told before anything else.
 MODES = ("frozen, passthrough", "frozen", "passthrough", "resuming")
 BASES = (*MODES, "good", "no outcomes", "learning")
-# Notes, the worst first; the number of a note is its severity. The last one is no alarm.
-NOTES = ("silent", "no outcomes", "drifting", "score moved", "outcomes late", "correcting")
+# Notes, the worst first, causes before what follows from them; the number of a note is its severity. The last one is
+# no alarm.
+NOTES = ("silent", "no outcomes", "score moved", "drifting", "outcomes late", "correcting")
 ALARMED = len(NOTES) - 1  # notes up to this number are open alarms
 CORRECTING = len(NOTES)
 STATES = tuple(dict.fromkeys((*NOTES, *BASES, "unwatched")))
@@ -34,7 +35,7 @@ def severity_sql(what: str) -> str:
     """The severity of an alarm, of the column that says what it is about."""
     return (
         f"CASE WHEN {what} = 'no forecasts' THEN 1 WHEN {what} IN ('no outcomes', 'never an outcome') THEN 2 "
-        f"WHEN substr({what}, 1, 6) = 'score ' THEN 4 WHEN {what} = 'outcomes later' THEN 5 ELSE 3 END"
+        f"WHEN substr({what}, 1, 6) = 'score ' THEN 3 WHEN {what} = 'outcomes later' THEN 5 ELSE 4 END"
     )
 
 

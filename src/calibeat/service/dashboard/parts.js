@@ -36,7 +36,7 @@ const nameOf = name => element("bdi", {}, name);
 const streamLink = name => element("a", { href: `#/stream/${encodeURIComponent(name)}` }, nameOf(name));
 
 function pair(raw, calibrated, digits = 3) {
-  return `${number(raw, digits)} → ${number(calibrated, digits)}`;
+  return known(raw) || known(calibrated) ? `${number(raw, digits)} → ${number(calibrated, digits)}` : NOTHING;
 }
 
 // A list of named numbers, large: made once, its numbers written again.

@@ -3,8 +3,8 @@
 const STATES = {
   "silent": ["alert", "No forecast comes, though one should."],
   "no outcomes": ["alert", "Forecasts wait, and no outcome comes."],
-  "drifting": ["alert", "Forecasts no longer fit the outcomes."],
   "score moved": ["alert", "The scores are not what they were."],
+  "drifting": ["alert", "Forecasts no longer fit the outcomes."],
   "outcomes late": ["alert", "Outcomes come later than they used to."],
   "frozen, passthrough": ["set", "The answer is the score, and nothing is learnt."],
   "frozen": ["set", "It answers, and learns nothing until it is resumed."],

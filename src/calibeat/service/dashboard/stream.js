@@ -21,11 +21,11 @@ function makeStream(choose, again) {
   const part = (id, heading, ...children) => element("section", { class: "inner", id, "aria-labelledby": `${id}-title` }, element("h2", { id: `${id}-title` }, heading), ...children);
 
   const learnt = [
-    part("time-part", "Forecast against outcome", element("div", { class: "controls" }, spans),
+    part("time-part", "Forecast against outcome",
       howToRead("The band is how often it happened, with its 95 % interval. The calibrated line should stay inside it. The raw score is what the model said."), places.overtime),
+    part("raw-part", "Raw against calibrated", howToRead("Log-loss, lower is better. The calibrated line should lie below the raw one."), places.losses),
     part("reliability-part", "Reliability",
       howToRead("Each point is a tenth of the forecasts: what was forecast, and how often it happened. On the diagonal both agree. Whiskers are 95 % intervals."), places.curves),
-    part("raw-part", "Raw against calibrated", howToRead("Log-loss, lower is better. The calibrated line should lie below the raw one."), places.losses),
     part("segments-part", "Segments",
       howToRead("Events that share a value of a group. The upright mark is how often it happened, the full point what was said, the open one the raw score. Those with the strongest evidence of a difference come first; ✱ says that luck does not explain it."), segments.table),
     part("classes-part", "Classes",
@@ -35,10 +35,11 @@ function makeStream(choose, again) {
         element("p", { class: "small" }, "For those who know the method: nothing here needs to be watched. The map above is what these numbers make of a score."),
         element("h3", {}, "Parameters"), params, lanesPart)),
   ];
+  const spanPart = element("div", { class: "controls", id: "spans" }, spans);
   const waiting = element("p", { class: "small" }, "No outcome has been learnt yet. Pictures of forecasts and outcomes appear with the first one.");
   host.append(
     element("p", { class: "small back" }, element("a", { href: "#/", id: "back" }, "← All streams")), element("div", { class: "headline" }, title, badge), look.host, lead, figures.list,
-    part("alarms-part", "Alarms", ...alarms.parts), waiting, ...learnt,
+    part("alarms-part", "Alarms", ...alarms.parts), waiting, spanPart, ...learnt,
     part("pending-part", "Pending and delays", pendingWords,
       howToRead("Grey bars are forecasts by the time they were made. The blue part has an outcome that was learnt; the rest is pending or was given up."), places.arrivals, delaysPart),
   );
@@ -85,6 +86,7 @@ function makeStream(choose, again) {
     facts();
     const some = data.stream.outcomes > 0;
     waiting.hidden = some;
+    spanPart.hidden = !some;
     for (const section of learnt) section.hidden = !some;
     byId("segments-part").hidden = !data.segments.length;
     segments.fill(data.segments);
