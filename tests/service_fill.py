@@ -182,7 +182,9 @@ def shaped(path: Path, *, end: float = END, events: int = 3_000, seed: int = 0) 
             truth = scores**1.6 / (scores**1.6).sum()
             named = dict(zip(labels, (scores / scores.sum()).tolist(), strict=True))
             forecasts.append(ForecastEvent("documents/kind", f"d{i}", time=now, scores=named))
-            outcomes.append(OutcomeEvent("documents/kind", f"d{i}", time=now, label=labels[int(rng.choice(5, p=truth))]))
+            outcomes.append(
+                OutcomeEvent("documents/kind", f"d{i}", time=now, label=labels[int(rng.choice(5, p=truth))])
+            )
             country, device = str(rng.choice(["de", "fr", "it", "pl"])), str(rng.choice(["phone", "web"]))
             score, gap = float(rng.uniform(0.1, 0.8)), 0.18 * (country == "pl") - 0.1 * (device == "web")
             groups = {"country": country, "device": device}
@@ -194,13 +196,13 @@ def shaped(path: Path, *, end: float = END, events: int = 3_000, seed: int = 0) 
     engine.store.close()
 
 
-def opened(path: Path, stream: str, what: str, *, days: float, end: float = END) -> None:
-    """An alarm that was raised so many days before the end and is open, as a notice leaves it."""
+def opened(path: Path, stream: str, what: str, *, days: float, end: float = END, over: bool = False) -> None:
+    """An alarm that was raised so many days before the end and is open, as a notice leaves it, or over."""
     with closing(open_connection(str(path), write=True)) as connection:
         number = connection.all("SELECT number FROM stream WHERE name = ?", (stream,))[0][0]
         connection.run(
-            "INSERT INTO alarm (stream, time, at, since, what, page) VALUES (?, ?, 0, 0, ?, 1)",
-            (number, end - days * DAY, what),
+            "INSERT INTO alarm (stream, time, at, since, what, page, ended) VALUES (?, ?, 0, 0, ?, 1, ?)",
+            (number, end - days * DAY, what, end if over else None),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from services import DAY, START, Desk, desk
+from services import DAY, START, Desk, desk, has_scan, plans_of
 
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent
@@ -105,43 +105,6 @@ def test_every_order_of_the_dashboard_page_by_page(
 
 
 # ---- no scan --------------------------------------------------------------------------------------------------------
-
-
-def plans_of(reader: Reader, url: str, question: Any) -> list[str]:
-    """How the database does what a question asks it: a plan for each statement."""
-    asked: list[tuple[str, Any]] = []
-    real = reader._connection.all
-    reader._connection.all = lambda statement, arguments=(): (  # type: ignore[method-assign]
-        asked.append((statement, arguments)),
-        real(statement, arguments),
-    )[1]
-    question()
-    reader._connection.all = real
-    with closing(open_connection(url)) as connection:
-        if url.startswith("postgresql"):
-            # Tables of a few rows are scanned because it is quicker; so it is forbidden where there is another way.
-            connection.run("SET enable_seqscan = off")
-            connection.run("SET enable_sort = off")
-            explain = "EXPLAIN "
-        else:
-            explain = "EXPLAIN QUERY PLAN "
-        return [
-            "\n".join(str(row[-1]) for row in connection.all(explain + statement, arguments))
-            for statement, arguments in asked
-        ]
-
-
-def has_scan(plan: str, *, sorts: bool = True) -> bool:
-    """Whether a plan reads a whole table of streams, or sorts."""
-    lines = [line.strip() for line in plan.splitlines()]
-    return any(
-        line.startswith(("SCAN s", "SCAN r"))
-        or "Seq Scan on stream" in line
-        or "Seq Scan on ranking" in line
-        or (sorts and line.startswith("USE TEMP B-TREE"))
-        or (sorts and line.lstrip("-> ").startswith(("Sort ", "Incremental Sort ")))
-        for line in lines
-    )
 
 
 @pytest.mark.parametrize("order", ORDERS)

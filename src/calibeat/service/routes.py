@@ -35,7 +35,7 @@ from .dashboard import Asset, asset
 from .docs_page import docs_page
 from .events import Control, Refusal
 from .patterns import check_pattern, matches
-from .states import WORDS
+from .states import NEVER, WORDS
 from .store import Reader, StoreAway, open_reader
 from .store.queries import MAX_HOURS, MAX_LIMIT, Look, overview, view
 from .wire import (
@@ -261,19 +261,17 @@ def _page(request: Request, found: Asset) -> Response:
 
 
 def in_words(look: Look | None) -> Look | None:
-    """What has happened, and what to do about it: the alarm says it best, then the state.
+    """What has happened, and what to do about it. Without an alarm, outcomes were missed in plain sight.
 
     >>> in_words(Look("paris", "drifting", "too high from 0.2 to 0.4", None)).do
     'events of that region since then'
     """
     if look is None:
         return None
-    state, what = look.state, look.what
-    text, do = WORDS["never" if what == "never an outcome" or (what is None and state == "no outcomes") else state]
-    if state == "drifting":
-        text = f"forecasts {what}"
-    found = (words for kind, words in LOOK_FIRST.items() if what is not None and what.startswith(kind))
-    return replace(look, text=text, do=next(found, do))
+    what = look.what or NEVER
+    text, do = next((words for kind, words in WORDS.items() if what.startswith(kind)), (f"forecasts {what}", ""))
+    do = do or next((words for kind, words in LOOK_FIRST.items() if what.startswith(kind)), "its events since then")
+    return replace(look, text=text, do=do)
 
 
 def _raise_unknown(name: str) -> NoReturn:

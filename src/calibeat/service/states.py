@@ -20,21 +20,22 @@ CORRECTING = len(NOTES)
 STATES = tuple(dict.fromkeys((*NOTES, *BASES, "unwatched")))
 NEED_A_PERSON = NOTES[:ALARMED]
 
-# State -> what it means; what to look at first. Of a drift the alarm says more: see `alarms.LOOK_FIRST`.
+NEVER = "never an outcome"
+# The beginning of what an alarm is about -> what has happened; what to look at first. All others are about calibration:
+# see `alarms.LOOK_FIRST`.
 WORDS: dict[str, tuple[str, str]] = {
-    "silent": ("no forecast has come", "whoever sends the scores; is it a holiday?"),
+    "no forecasts": ("no forecast has come", "whoever sends the scores; is it a holiday?"),
     "no outcomes": ("no outcome has come", "the pipeline of outcomes: does it still send them, under these ids?"),
-    "never": ("no outcome has ever come", "whether anybody sends outcomes, under the same stream and ids"),
-    "drifting": ("forecasts no longer fit the outcomes", "the inputs of the model and the pipeline of outcomes"),
-    "score moved": ("the score is not what it was", "the unit, the version and the inputs of the model"),
-    "outcomes late": ("outcomes come later than they used to", "the pipeline of outcomes"),
+    NEVER: ("no outcome has ever come", "whether anybody sends outcomes, under the same stream and ids"),
+    "score ": ("the score is not what it was", "the unit, the version and the inputs of the model"),
+    "outcomes later": ("outcomes come later than they used to", "the pipeline of outcomes"),
 }
 
 
 def severity_sql(what: str) -> str:
     """The severity of an alarm, of the column that says what it is about."""
     return (
-        f"CASE WHEN {what} = 'no forecasts' THEN 1 WHEN {what} IN ('no outcomes', 'never an outcome') THEN 2 "
+        f"CASE WHEN {what} = 'no forecasts' THEN 1 WHEN {what} IN ('no outcomes', '{NEVER}') THEN 2 "
         f"WHEN substr({what}, 1, 6) = 'score ' THEN 3 WHEN {what} = 'outcomes later' THEN 5 ELSE 4 END"
     )
 

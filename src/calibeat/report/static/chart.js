@@ -315,7 +315,7 @@ function makeChart(host, spec) {
 
   const api = {
     name,
-    redraw: () => u.redraw(),
+    redraw: () => u.redraw(true, true), // with the labels of the axes: times may be those of another zone
     update: changed => { spec = { ...spec, ...changed }; build(); },
     refresh,
     fit: () => { if (plot.clientWidth && plot.clientWidth !== u.width) build(); },

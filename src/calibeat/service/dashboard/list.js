@@ -56,7 +56,8 @@ function makeList(choose) {
   });
 
   function go(change) {
-    Object.assign(state, change);
+    clearTimeout(typing);
+    Object.assign(state, { search: search.value.trim() }, change); // also what was typed just now
     rows.clear();
     choose(path());
   }

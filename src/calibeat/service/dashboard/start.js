@@ -61,7 +61,7 @@ function route() {
 
 addEventListener("hashchange", route);
 startTheme();
-startClock(() => { current.screen.same(); redrawAll(); });
+startClock(() => { current.screen.same(); redrawAll(); route(); });
 startPrinting();
 startCopying();
 startScrollers();

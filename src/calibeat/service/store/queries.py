@@ -236,11 +236,11 @@ _NOTE = (
     f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n WHERE n.stream = s.number AND n.ended IS NULL), "  # noqa: S608
     f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
 )
-_NUMBERS = (  # see `_numbers_of` and `_mode_of`
+_COUNTED_OF_STREAM = (
     "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
-    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode, "
-    f"{base_sql('s.')}, {_NOTE}"
+    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
 )
+_NUMBERS = f"{_COUNTED_OF_STREAM}, {base_sql('s.')}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
 _WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
 # What is to be forgotten is seen by nobody any more.
 _IS_KEPT = (
@@ -1088,7 +1088,8 @@ def overview(
     if state is not None:
         source, within = in_state(state, counts[state], is_watched=is_watched)
         where = f"{where} AND {within}"
-    if search or state is not None:
+        found = counts[state]
+    if search or (state is not None and found >= MOST_COUNTED):
         found = int(reader.select(f"SELECT count(*) FROM {source} WHERE {where}", arguments)[0][0])  # noqa: S608
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
