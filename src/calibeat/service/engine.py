@@ -66,6 +66,8 @@ AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
+LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
+_IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"
 
 _log = logging.getLogger(__name__)
 
@@ -150,7 +152,9 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
-        self._resuming: dict[str, None] = {}  # streams that learn or drop what has waited while they were frozen
+        self._next_look = -np.inf  # see `_look_for_rest`
+        # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
+        self._resuming: dict[int, None] = {}
         self._deleting: list[int] = []  # numbers of streams whose events are being deleted
         self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
         self._finished: deque[Rework] = deque()  # those whose new state is there
@@ -244,6 +248,8 @@ class Engine:
                     self._guard(partial(self._put_in_place, self._finished.popleft()))
                 if self._deleting and not self.is_away:
                     self._guard(self.delete_some)
+                if self.store.is_server and time.monotonic() >= self._next_look and not self.is_away:
+                    self._guard(self._look_for_rest)
                 if self._unranked and (not requests or time.monotonic() >= self._next_rank):
                     self._guard(self.rank)
             self._refuse_forgetting()
@@ -263,7 +269,8 @@ class Engine:
                     return []
                 if self._wake.wait(self._idle()):
                     continue
-                if self.is_away or self._unranked or self._deleting or self._is_due():
+                is_server = self.store.is_server
+                if is_server or self.is_away or self._unranked or self._deleting or self._is_due():
                     return []
             taken: list[Request] = []
             size = 0
@@ -388,14 +395,17 @@ class Engine:
         asked = [event for _, events in requests for event in events if type(event) is not InvalidEvent]
         names = {event.stream for event in asked}
         names.update(name for name, _ in aged)
+        names.update(resumed.values())
         if loaded := store.streams(names, self._streams):
             self._load(loaded)
         streams = self._streams
-        aged = [(name, record) for name, record in aged if name in streams]  # it may have been renamed
+        # Another process may have renamed one since: then it is done in the next group.
+        aged = [(name, record) for name, record in aged if _is(streams.get(name), record.stream)]
+        resumed = {number: name for number, name in resumed.items() if _is(streams.get(name), number)}
         ids = {(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None}
         ids.update((record.stream, record.id) for _, record in aged)
         plan = Plan(self.settings, streams, store.known(ids) if ids else {}, now, self.model.method)
-        plan.age(aged, [streams[name] for name in resumed if name in streams])
+        plan.age(aged, [streams[name] for name in resumed.values()])
         for _, events in requests:
             plan.take(events)
         if plan.begun:
@@ -411,8 +421,8 @@ class Engine:
             self._note(plan)
         else:
             store.rollback()
-        for name in resumed:
-            del self._resuming[name]
+        for number in resumed:
+            del self._resuming[number]
         self._drop_tables(names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
@@ -476,10 +486,11 @@ class Engine:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     def _look_for_rest(self) -> None:
-        """What a process before has left: streams that are being resumed or deleted."""
-        rows = self.store.connection.all("SELECT number, name, mode FROM stream WHERE mode <> 0")
-        self._deleting = [number for number, _, mode in rows if mode == DELETING]
-        self._resuming = dict.fromkeys(name for _, name, mode in rows if mode & (RESUMING | DROPPING))
+        """What another process has left, or a process before: streams that are being resumed or deleted."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
+        self._deleting = [number for number, mode in rows if mode == DELETING]
+        self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
 
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
@@ -505,7 +516,7 @@ class Engine:
             store.rollback()
         self._follow(controls, now)
         if state is not None and state.mode & (RESUMING | DROPPING):
-            self._resuming[control.to if control.verb == "rename" else control.stream] = None
+            self._resuming[state.number] = None
         if done == FORGETTING and state is not None:  # it is answered when it is done
             self._forgetting.setdefault(state.number, []).append(ticket)
             if self._reworker is not None:
@@ -524,14 +535,18 @@ class Engine:
             if rework := self.reworks.get(changed.number):
                 rework.note(seq, verb, now)
 
-    def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], list[str]]:
+    def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], dict[int, str]]:
         """What happens without a request; and the streams that are being resumed and have this as their rest."""
-        aged, done = self._aged(now) if self._has_ages else [], list[str]()
-        for name in self._resuming:
-            found = self.store.waiting(name, AGED_AT_ONCE)
+        aged, done = self._aged(now) if self._has_ages else [], dict[int, str]()
+        for number in list(self._resuming):
+            found = self.store.waiting(number, AGED_AT_ONCE)
             aged += found
             if len(found) < AGED_AT_ONCE:
-                done.append(name)
+                names = self.store.connection.all(_IS_RESUMING, (number,))
+                if names:
+                    done[number] = names[0][0]
+                else:  # another process has done it
+                    del self._resuming[number]
         return aged, done
 
     def finish_all(self) -> None:
@@ -652,7 +667,9 @@ class Engine:
             return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
-        return AGE_SECONDS if self._has_ages else None
+        if self._has_ages:
+            return AGE_SECONDS
+        return LOOK_SECONDS if self.store.is_server else None
 
     def _is_due(self) -> bool:
         """Whether there is something to do without a request."""
@@ -689,6 +706,11 @@ class Engine:
         self.store.rollback()
         self._streams.clear()
         self._tables.clear()
+
+
+def _is(state: StreamState | None, number: int) -> bool:
+    """Whether this is the stream of that number."""
+    return state is not None and state.number == number
 
 
 def is_control(request: tuple[Any, Any]) -> bool:

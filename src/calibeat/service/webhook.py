@@ -47,11 +47,12 @@ STILL_OPEN = 30 * 86_400.0  # seconds after which Alertmanager may forget an ala
 WAITING, SENT, TOLD_OVER, NOT_SENT = range(4)  # the column `delivered`
 # The alarms that a message may tell of. What is muted or acknowledged is noted as not sent.
 _NEW = f"WHERE a.delivered = {WAITING}"
-# All alarms of a message must be over.
-_OVER = (
-    f"WHERE a.delivered = {SENT} AND a.page = 1 AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
-    f"b.delivered = {SENT} AND b.page = 1 AND NOT EXISTS (SELECT 1 FROM alarm c WHERE c.delivered = {SENT} "
-    "AND c.message = b.message AND c.ended IS NULL))"
+# All alarms of a message must be over. People are told so of pages; Alertmanager keeps everything open that it hears of.
+_OVER, _PAGE_OVER = (
+    f"WHERE a.delivered = {SENT}{page} AND a.message = (SELECT min(b.message) FROM alarm b WHERE "
+    f"b.delivered = {SENT}{page.replace('a.', 'b.')} AND NOT EXISTS (SELECT 1 FROM alarm c WHERE "
+    f"c.delivered = {SENT} AND c.message = b.message AND c.ended IS NULL))"
+    for page in ("", " AND a.page = 1")
 )
 _PAGES_FIRST = "a.page DESC, a.number"
 
@@ -195,7 +196,8 @@ class Webhook:
                 connection.begin()
             found, state = self._next(connection, _NEW, is_shared=is_shared), SENT
             if not found:
-                found, state = self._next(connection, _OVER, is_shared=is_shared), TOLD_OVER
+                over = _OVER if self._kind == "alertmanager" else _PAGE_OVER
+                found, state = self._next(connection, over, is_shared=is_shared), TOLD_OVER
             if not found:
                 if is_shared:
                     connection.commit()  # with those that were muted
@@ -219,7 +221,7 @@ class Webhook:
             silent = _not_to_be_sent(connection, found)
             _set_delivered(connection, silent, NOT_SENT)
             found = [alarm for alarm in found if alarm not in silent]
-        if where == _OVER:
+        else:
             return found
         group = [alarm for alarm in found if alarm.page == found[0].page and alarm.time - found[0].time <= TOGETHER]
         if group:

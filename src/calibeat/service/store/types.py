@@ -403,11 +403,11 @@ class Store(Protocol):
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 
-    def waiting(self, name: str, limit: int) -> list[tuple[str, Record]]:
+    def waiting(self, number: int, limit: int) -> list[tuple[str, Record]]:
         """Outcomes that came while a stream was frozen, in the order of their times: (stream, event)."""
         rows = self.connection.all(
             f"SELECT s.name, {_EVENTS} FROM stream s JOIN event e ON e.stream = s.number "  # noqa: S608
-            f"WHERE s.name = ? AND e.status = {WAITING} ORDER BY e.outcome_time, e.nth LIMIT ?",
-            (name, limit),
+            f"WHERE s.number = ? AND e.status = {WAITING} ORDER BY e.outcome_time, e.nth LIMIT ?",
+            (number, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
