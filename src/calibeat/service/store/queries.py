@@ -26,11 +26,13 @@ from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import SLOT, Groups, GroupTable
 from calibeat.metrics import wilson
 from calibeat.monitor.bets import Settings
-from calibeat.monitor.monitors import readings
+from calibeat.monitor.monitors import readings as monitor_readings
+from calibeat.service import notices
 from calibeat.service.events import Refusal
 from calibeat.service.model import Model
 from calibeat.service.patterns import condition
 from calibeat.service.shape import Shape
+from calibeat.service.watch import NOTICED
 
 from .types import (
     ASSUMED,
@@ -245,7 +247,8 @@ STATUS = {
     WAITING: "waiting",
 }
 SELECT_ALARMS = (
-    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, e.time, a.ended, a.acknowledged, "
+    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, "
+    f"CASE WHEN a.part = {NOTICED} THEN a.since ELSE e.time END, a.ended, a.part, a.detail, a.acknowledged, "
     "a.acknowledged_by FROM alarm a JOIN stream s ON s.number = a.stream "
 )
 
@@ -280,6 +283,9 @@ class StreamInfo(StreamNumbers):
     progress: float | None = None  # of what is being applied now: the share that is done
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
+    notice: dict[str, Any] | None = None  # its state in a word, what is watched by now, when it is asked next
+    watched: bool = False  # whether anything could be noticed by now
+    watching: str = ""  # what, and what not, in words
     classes: int | list[str] | None = None  # how many, or their names; None: two, without names
     groups: dict[str, Any] | None = None  # attributes, crossings, cells, names
 
@@ -338,8 +344,6 @@ class Hour:
 class AlarmRow(AlarmInfo):
     """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
-    since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
-    ended: float | None = None  # when the episode was over; None as long as it is open
     acknowledged: float | None = None  # when somebody began to look after it
     acknowledged_by: str | None = None
 
@@ -518,22 +522,28 @@ class Reader:
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
         wanted = (
-            f"SELECT {_NUMBERS}, s.state, s.monitor, f.text, {_WAITING} FROM stream s "  # noqa: S608
+            f"SELECT {_NUMBERS}, s.state, s.monitor, s.notice, f.text, {_WAITING} FROM stream s "  # noqa: S608
             "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
         )
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, mode, state, monitor, text, corrections = rows[0][10:]
-        shape = Shape.from_text(text)
+        held, expired, mode, state, monitor, notice, text, corrections = rows[0][10:]
+        shape, numbers = Shape.from_text(text), _numbers_of(rows[0])
+        readings = None if monitor is None else self._monitor(bytes(monitor))
+        noticed = None if notice is None else notices.readings(bytes(notice))
+        is_watched, words = notices.watch_over(noticed, readings, numbers["outcomes"])
         return StreamInfo(
-            **_numbers_of(rows[0]),
+            **numbers,
             held=held,
             expired=expired,
             **_mode_of(mode),
             corrections=corrections,
             params={} if state is None else self._params(bytes(state), shape),
-            monitor=None if monitor is None else self._monitor(bytes(monitor)),
+            monitor=readings,
+            notice=noticed,
+            watched=is_watched,
+            watching=words,
             **shape.described(),
         )
 
@@ -585,7 +595,7 @@ class Reader:
 
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
-        found = readings(Settings(arl), state) if arl is not None else {}
+        found = monitor_readings(Settings(arl), state) if arl is not None else {}
         return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
@@ -901,9 +911,9 @@ def alarm_rows(
     """Some alarms, the latest first, with the time of the forecast at which the fault began."""
     rows = select(
         SELECT_ALARMS
-        # Monitors count outcomes. Forecasts that were given up are spread over them.
-        + "LEFT JOIN event e ON e.stream = a.stream "
-        "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
+        # Monitors count outcomes. Forecasts that were given up are spread over them. A notice says the time itself.
+        + f"LEFT JOIN event e ON e.stream = a.stream AND e.nth = CASE WHEN a.part = {NOTICED} THEN -1 "
+        "ELSE CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) END "
         f"{where} ORDER BY {order} LIMIT {limit}{lock}",
         arguments,
     )
