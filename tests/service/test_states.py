@@ -105,8 +105,8 @@ def reader(filled: str) -> Iterator[Reader]:
 # ---- reached --------------------------------------------------------------------------------------------------------
 
 
-def test_every_state_but_unwatched_is_reached() -> None:
-    assert set(STATE.values()) | {"unwatched"} == set(STATES) == {*NOTES, *BASES, "unwatched"}
+def test_every_state_but_without_monitor_is_reached() -> None:
+    assert set(STATE.values()) | {"no monitor"} == set(STATES) == {*NOTES, *BASES, "no monitor"}
     assert len(NEED_A_PERSON) == 5 and NEED_A_PERSON[0] == "silent"
 
 
@@ -123,9 +123,9 @@ def test_a_store_without_a_monitor_calls_nothing_good(tmp_path: Any) -> None:
         feed(service, "paris", 120)
         feed(service, "rome", 3)
     with closing(open_reader(url)) as reader:
-        assert [stream.state for stream in reader.streams()] == ["unwatched", "learning"]
-        assert overview(reader, START).states == {"unwatched": 1, "learning": 1}
-        assert [row.name for row in overview(reader, START, state="unwatched").rows] == ["paris"]
+        assert [stream.state for stream in reader.streams()] == ["no monitor", "learning"]
+        assert overview(reader, START).states == {"no monitor": 1, "learning": 1}
+        assert [row.name for row in overview(reader, START, state="no monitor").rows] == ["paris"]
         assert reader.streams(state="good") == [] and overview(reader, START, state="good").rows == []
 
 

@@ -33,6 +33,7 @@ from .rollups import Rollups, errors_of
 from .store import Store, open_connection, sqlite_path
 from .store.queries import ADD_TOTALS
 from .store.schema import get_meta
+from .watch import alarms_of
 from .store.types import (
     ADD_TO_ROLLUPS,
     ASSUMED,
@@ -69,6 +70,8 @@ _EVENT = (
     "SELECT nth, time, score, forecast, outcome, outcome_time, status, seq, outcome_seq, named, given, issued "
     "FROM event "
 )
+
+Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
 
 _log = logging.getLogger("calibeat.service")
 
@@ -126,7 +129,7 @@ class Rework:
     _cut: int = -1  # the operation behind the last of these
     _reset: int = 0  # the operation that has begun the stream anew
     _base: Base | None = None
-    _said: dict[int, tuple[float, int | None, float]] = field(default_factory=dict)  # what the method says now: `said`
+    _said: dict[int, Said] = field(default_factory=dict)  # what the method says now, by the number of the event
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
 
@@ -195,11 +198,11 @@ class Rework:
         for event, forecast, _, issued, named, _ in made:
             score = event.score if named is None else float(np.frombuffer(event.given)[named])
             if forecast != event.forecast or (issued is not None and issued != bytes(event.issued)):
-                self._said[event.nth] = forecast, named, score
+                self._said[event.nth] = forecast, named, score, issued
         if len(self._said) > 2 * len(self.play.open) + MOST_SAID:
             self._said = self._unread_said()
 
-    def _unread_said(self) -> dict[int, tuple[float, int | None, float]]:
+    def _unread_said(self) -> dict[int, Said]:
         monitor, open_events = self.play.replayed.monitor, self.play.open
         unread = 2**62 if monitor is None else first_unread(monitor)
         return {nth: said for nth, said in self._said.items() if nth in open_events or nth >= unread}
@@ -211,8 +214,7 @@ class Rework:
         play = self.play
         monitor = None
         if self._model.watched is not None and play.replayed.monitor is not None:
-            queue = play.replayed.queue
-            if queue is not None:
+            for queue in play.replayed.queues:
                 queue.finish()
                 for nth in self._forgotten & queue.held.keys():
                     queue.held[nth] = None
@@ -361,7 +363,7 @@ class Rework:
         # What the method says is needed of events that the monitor has not read.
         said = [(stream.number, nth, *of) for nth, of in self._unread_said().items() if nth not in self._forgotten]
         connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))
-        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?)", said)
+        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
 
     def _state(self, connection: Any, stream: LoggedStream, state: StreamState) -> None:
         """The row of the stream."""
@@ -371,7 +373,8 @@ class Rework:
                 play.give_up([*self.given_up, *sorted(self._forgotten)])
             if self._is_shared and play.replayed.monitor is not None:  # another process may have given up others
                 play.monitor(connection, stream.seq)
-            state.monitor, state.alarms = play.replayed.monitor, play.replayed.alarms
+            state.alarms += alarms_of(play.replayed.monitor) - alarms_of(state.monitor)
+            state.monitor = play.replayed.monitor
         state.state = play.replayed.state
         base = self._base
         if base is None:

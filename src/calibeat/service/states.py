@@ -6,6 +6,8 @@ wait give its note. `state_of` puts the two together; the store counts, lists an
 
 from __future__ import annotations
 
+from .watch import RAW_SCORE
+
 ENOUGH_OUTCOMES = 100  # below these, a calibration error is mostly luck
 ENOUGH_TO_MISS = 20  # forecasts without a single outcome, after which outcomes are missed
 
@@ -17,7 +19,7 @@ BASES = (*MODES, "good", "no outcomes", "learning")
 NOTES = ("silent", "no outcomes", "score moved", "drifting", "outcomes late", "correcting")
 ALARMED = len(NOTES) - 1  # notes up to this number are open alarms
 CORRECTING = len(NOTES)
-STATES = tuple(dict.fromkeys((*NOTES, *BASES, "unwatched")))
+STATES = tuple(dict.fromkeys((*NOTES, *BASES, "no monitor")))
 NEED_A_PERSON = NOTES[:ALARMED]
 
 NEVER = "never an outcome"
@@ -40,6 +42,11 @@ def severity_sql(what: str) -> str:
     )
 
 
+def is_about_us(what: str) -> str:
+    """Whether an alarm is about what the service tells. The raw score is somebody else's, and may never have fitted."""
+    return f"substr({what}, 1, {len(RAW_SCORE)}) <> '{RAW_SCORE}'"
+
+
 def base_sql(of: str) -> str:
     """The base of a stream, of the columns of its row, which begin with `of`."""
     return (
@@ -50,16 +57,16 @@ def base_sql(of: str) -> str:
     )
 
 
-def state_of(base: str, severity: int | None, *, is_watched: bool) -> str:
+def state_of(base: str, severity: int | None, *, is_monitored: bool) -> str:
     """The state of a stream.
 
-    >>> state_of("good", None, is_watched=True), state_of("good", None, is_watched=False)
-    ('good', 'unwatched')
-    >>> state_of("learning", 1, is_watched=True), state_of("frozen", 1, is_watched=True)
+    >>> state_of("good", None, is_monitored=True), state_of("good", None, is_monitored=False)
+    ('good', 'no monitor')
+    >>> state_of("learning", 1, is_monitored=True), state_of("frozen", 1, is_monitored=True)
     ('silent', 'frozen')
     """
     if base in MODES:
         return base
     if severity is not None:
         return NOTES[severity - 1]
-    return "unwatched" if base == "good" and not is_watched else base
+    return "no monitor" if base == "good" and not is_monitored else base

@@ -1,17 +1,18 @@
 // Alarms: what, where, since when; open or over; and the buttons of those who look after them.
 const MUTE_HOURS = 12;
+const NOTICED = -1; // what was noticed without outcomes; others are monitors, which count outcomes
 
 // The monitor counts outcomes; the time of that forecast is easier to use, where it is known.
 function alarmItem(alarm, withStream) {
   const region = /^(.*) from ([\d.e+-]+) to ([\d.e+-]+)$/.exec(alarm.what), isOpen = alarm.ended === null;
   const where = region ? ` where they are from ${region[2]} to ${region[3]}` : "";
-  const calibration = /^(too |not sure)/.test(alarm.what);
+  const calibration = alarm.part !== NOTICED, ours = calibration && !alarm.what.startsWith("raw score");
   const since = known(alarm.since_time) ? `since about ${stamp(alarm.since_time)}` : calibration ? `since about outcome ${count(alarm.since)}` : "";
   const notes = [since, `raised ${stamp(alarm.time)}${calibration ? `, at outcome ${count(alarm.at)}` : ""}`, isOpen ? "" : `over since ${stamp(alarm.ended)}`,
     alarm.page ? "" : "same episode as the one before", alarm.acknowledged === null ? "" : `acknowledged${alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : ""}`];
   return element("li", { class: `${alarm.page ? "page" : "repeat"} ${isOpen ? "open" : "over"}` },
     element("p", { class: "what" }, element("span", { class: "state", "data-kind": isOpen ? "alert" : "calm" }, isOpen ? "open" : "over"), " ",
-      ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, calibration ? `forecasts ${region ? region[1] : alarm.what}` : alarm.what), where),
+      ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `${ours ? "forecasts " : ""}${region ? region[1] : alarm.what}`), where, alarm.detail ? (calibration ? ` of ${alarm.detail}` : ` (${alarm.detail})`) : ""),
     element("p", { class: "small" }, notes.filter(Boolean).join(" · ")));
 }
 
@@ -56,14 +57,9 @@ function makeAlarms(again) {
   return { parts: [open, buttons, quiet, fold], fill };
 }
 
-// Never "watched" where nothing can be seen.
+// Never "watched" where nothing can be seen: the service says what is watched by now, and what is not.
 function watchWords({ stream, monitored, muted }) {
-  const also = muted ? " Its alarms are muted: they are shown here and sent to nobody." : "";
-  if (stream.watched === false && stream.reason) return `Not watched: ${stream.reason}.${also}`;
-  if (!monitored) return `No monitor reads its outcomes: calibeat serve --monitor does.${also}`;
-  if (stream.frozen) return `It is frozen: outcomes wait, and the monitor reads none of them.${also}`;
-  if (!stream.outcomes) return `No outcome has come yet, so the monitor has nothing to read.${also}`;
-  if (!stream.monitor) return `The monitor has read none of its outcomes yet: they came before it was there.${also}`;
-  if (stream.pending && now() - stream.oldest_pending > 30 * 86400) return `The monitor reads outcomes in the order of their forecasts, and waits for one that was made ${ago(stream.oldest_pending)}.${also}`;
-  return `The monitor reads its outcomes as they come.${also}`;
+  const words = stream.frozen ? "It is frozen: outcomes wait, and the monitor reads none of them." : !monitored ? "No monitor reads its outcomes: calibeat serve --monitor does." : "";
+  const seen = stream.frozen || !stream.watching ? "" : `${stream.watching[0].toUpperCase()}${stream.watching.slice(1)}.`;
+  return [words, seen, muted ? "Its alarms are muted: they are shown here and sent to nobody." : ""].filter(Boolean).join(" ");
 }

@@ -26,7 +26,8 @@ from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import SLOT, Groups, GroupTable
 from calibeat.metrics import calibration_error_of_gaps, wilson
 from calibeat.monitor.bets import Settings
-from calibeat.monitor.monitors import readings
+from calibeat.monitor.monitors import readings as monitor_readings
+from calibeat.service import notices
 from calibeat.service.events import Refusal
 from calibeat.service.model import Model
 from calibeat.service.patterns import condition, matches
@@ -40,9 +41,11 @@ from calibeat.service.states import (
     NEED_A_PERSON,
     NOTES,
     base_sql,
+    is_about_us,
     severity_sql,
     state_of,
 )
+from calibeat.service.watch import NOTICED
 
 from .types import (
     ASSUMED,
@@ -233,7 +236,8 @@ DAY_SECONDS = 86_400.0
 CLASS_EVENTS = 5_000  # outcomes that the classes of a stream are judged by,
 CLASS_REACH = 50_000  # among so many forecasts
 _NOTE = (
-    f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n WHERE n.stream = s.number AND n.ended IS NULL), "  # noqa: S608
+    f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n "  # noqa: S608
+    f"WHERE n.stream = s.number AND n.ended IS NULL AND {is_about_us('n.what')}), "
     f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
 )
 _COUNTED_OF_STREAM = (
@@ -263,7 +267,8 @@ STATUS = {
     WAITING: "waiting",
 }
 SELECT_ALARMS = (
-    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, e.time, a.ended, a.acknowledged, "
+    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, "
+    f"CASE WHEN a.part = {NOTICED} THEN a.since ELSE e.time END, a.ended, a.part, a.detail, a.acknowledged, "
     "a.acknowledged_by FROM alarm a JOIN stream s ON s.number = a.stream "
 )
 
@@ -298,6 +303,9 @@ class StreamInfo(StreamNumbers):
     progress: float | None = None  # of what is being applied now: the share that is done
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
+    notice: dict[str, Any] | None = None  # its state in a word, what is watched by now, when it is asked next
+    watched: bool = False  # whether anything could be noticed by now
+    watching: str = ""  # what, and what not, in words
     classes: int | list[str] | None = None  # how many, or their names; None: two, without names
     groups: dict[str, Any] | None = None  # attributes, crossings, cells, names
 
@@ -373,8 +381,6 @@ class Hour:
 class AlarmRow(AlarmInfo):
     """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
-    since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
-    ended: float | None = None  # when the episode was over; None as long as it is open
     acknowledged: float | None = None  # when somebody began to look after it
     acknowledged_by: str | None = None
 
@@ -509,7 +515,7 @@ class Reader:
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        limit, is_watched = max(1, min(MAX_LIMIT, limit)), self.is_watched()
+        limit, is_monitored = max(1, min(MAX_LIMIT, limit)), self.is_monitored()
         if order == "name" and state is None:
             where, arguments = matching("s.name", search, among)
             rows = self.select(
@@ -521,15 +527,15 @@ class Reader:
             where, arguments = matching("r.name", search, among)
             source = "ranking r"
             if state is not None:
-                source, within = in_state(state, state_counts(self, is_watched)[state], is_watched=is_watched)
+                source, within = in_state(state, state_counts(self, is_monitored)[state], is_monitored=is_monitored)
                 where = f"{where} AND {within}"
             rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit, source=source)
         return [
-            StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row, is_watched=is_watched))
+            StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row, is_monitored=is_monitored))
             for row in rows
         ]
 
-    def is_watched(self) -> bool:
+    def is_monitored(self) -> bool:
         """Whether streams have monitors."""
         return self.meta().get("monitor", "null") != "null"
 
@@ -567,22 +573,28 @@ class Reader:
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
         wanted = (
-            f"SELECT {_NUMBERS}, s.state, s.monitor, f.text, {_WAITING} FROM stream s "  # noqa: S608
+            f"SELECT {_NUMBERS}, s.state, s.monitor, s.notice, f.text, {_WAITING} FROM stream s "  # noqa: S608
             "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
         )
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, _, _, _, state, monitor, text, corrections = rows[0][10:]
-        shape = Shape.from_text(text)
+        held, expired, _, _, _, state, monitor, notice, text, corrections = rows[0][10:]
+        shape, numbers = Shape.from_text(text), _numbers_of(rows[0])
+        readings = None if monitor is None else self._monitor(bytes(monitor))
+        noticed = None if notice is None else notices.readings(bytes(notice))
+        is_seen, words = notices.watch_over(noticed, readings, numbers["outcomes"])
         return StreamInfo(
-            **_numbers_of(rows[0]),
+            **numbers,
             held=held,
             expired=expired,
-            **_mode_of(rows[0], is_watched=self.is_watched()),
+            **_mode_of(rows[0], is_monitored=self.is_monitored()),
             corrections=corrections,
             params={} if state is None else self._params(bytes(state), shape),
-            monitor=None if monitor is None else self._monitor(bytes(monitor)),
+            monitor=readings,
+            notice=noticed,
+            watched=is_seen,
+            watching=words,
             **shape.described(),
         )
 
@@ -660,7 +672,7 @@ class Reader:
 
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
-        found = readings(Settings(arl), state) if arl is not None else {}
+        found = monitor_readings(Settings(arl), state) if arl is not None else {}
         return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
@@ -885,10 +897,10 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def _mode_of(row: tuple[Any, ...], *, is_watched: bool) -> dict[str, Any]:
+def _mode_of(row: tuple[Any, ...], *, is_monitored: bool) -> dict[str, Any]:
     """A row of `_NUMBERS`: the state of the stream, and how it forecasts and learns now."""
     mode, base, severity = row[12:15]
-    state = state_of(base, severity, is_watched=is_watched)
+    state = state_of(base, severity, is_monitored=is_monitored)
     return {"state": state, "frozen": bool(mode & FROZEN), "passthrough": bool(mode & PASSTHROUGH)}
 
 
@@ -960,35 +972,35 @@ class Tokens:
 
 MOST_COUNTED = 20_000  # streams of a state; more are "20,000 or more"
 RARE = 1_000  # a state of so few streams is listed from its own streams, and sorted; another one in the order asked for
-_QUIET = "NOT EXISTS (SELECT 1 FROM alarm n WHERE n.stream = r.stream AND n.ended IS NULL)"
+_QUIET = f"NOT EXISTS (SELECT 1 FROM alarm n WHERE n.stream = r.stream AND n.ended IS NULL AND {is_about_us('n.what')})"  # noqa: S608
 _UNCORRECTED = "NOT EXISTS (SELECT 1 FROM correction n WHERE n.stream = r.stream AND n.applied = 0)"
 _NOTED = (
     f"(SELECT n.stream, min(n.severity) AS severity FROM (SELECT a.stream, {severity_sql('a.what')} AS severity "  # noqa: S608
-    f"FROM alarm a WHERE a.ended IS NULL UNION ALL SELECT c.stream, {CORRECTING} FROM correction c "
-    "WHERE c.applied = 0) n GROUP BY n.stream)"
+    f"FROM alarm a WHERE a.ended IS NULL AND {is_about_us('a.what')} UNION ALL "
+    f"SELECT c.stream, {CORRECTING} FROM correction c WHERE c.applied = 0) n GROUP BY n.stream)"
 )
 _IN_A_MODE = f"r.state IN ({', '.join(repr(mode) for mode in MODES)})"
 
 
-def state_counts(reader: Reader, is_watched: bool) -> dict[str, int]:
+def state_counts(reader: Reader, is_monitored: bool) -> dict[str, int]:
     """How many streams are in each state, up to `MOST_COUNTED`."""
     few = f"(SELECT count(*) FROM (SELECT 1 FROM ranking WHERE state = ? LIMIT {MOST_COUNTED}) q)"  # noqa: S608
     bases = reader.select(f"SELECT {', '.join(few for _ in BASES)}", BASES)[0]
     counts: dict[str, int] = defaultdict(int)
     for base, count in zip(BASES, bases, strict=True):
-        counts[state_of(base, None, is_watched=is_watched)] += count
+        counts[state_of(base, None, is_monitored=is_monitored)] += count
     noted = f"SELECT r.state, q.severity, count(*) FROM {_NOTED} q JOIN ranking r ON r.stream = q.stream GROUP BY 1, 2"  # noqa: S608
     for base, severity, count in reader.select(noted):
-        counts[state_of(base, None, is_watched=is_watched)] -= count
-        counts[state_of(base, severity, is_watched=is_watched)] += count
+        counts[state_of(base, None, is_monitored=is_monitored)] -= count
+        counts[state_of(base, severity, is_monitored=is_monitored)] += count
     return counts
 
 
-def in_state(state: str, count: int, *, is_watched: bool) -> tuple[str, str]:
+def in_state(state: str, count: int, *, is_monitored: bool) -> tuple[str, str]:
     """Where streams of a state are listed from, as rows `r`; and the condition that they are in it."""
     streams, conditions = list[str](), list[str]()
     for base in BASES:
-        if state_of(base, None, is_watched=is_watched) == state:
+        if state_of(base, None, is_monitored=is_monitored) == state:
             streams.append(f"SELECT stream FROM ranking WHERE state = '{base}'")  # noqa: S608 - our own words
             conditions.append(f"r.state = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
     if state in NOTES:
@@ -1079,14 +1091,14 @@ def overview(
     """The first screen; `page` counts from 1, one behind the last gives the last."""
     if order not in PAGE_ORDERS:
         raise InvalidInput(f"order must be one of {', '.join(PAGE_ORDERS)}, got {order!r}")
-    meta, is_watched = reader.meta(), reader.is_watched()
+    meta, is_monitored = reader.meta(), reader.is_monitored()
     sums, since = reader.sums(), now - FRESH_SECONDS
     found, judged = int(sums["streams"]), sums["judged"]
-    counts = state_counts(reader, is_watched)
+    counts = state_counts(reader, is_monitored)
     where, arguments = matching("r.name", search)
     source = "ranking r"
     if state is not None:
-        source, within = in_state(state, counts[state], is_watched=is_watched)
+        source, within = in_state(state, counts[state], is_monitored=is_monitored)
         where = f"{where} AND {within}"
         found = counts[state]
     if search or (state is not None and found >= MOST_COUNTED):
@@ -1094,11 +1106,11 @@ def overview(
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
     rows = _page(reader, order, source, where, arguments, since, (page - 1) * PAGE_ROWS, PAGE_ROWS)
-    listed = _stream_rows(reader, rows, now, is_watched=is_watched)
+    listed = _stream_rows(reader, rows, now, is_monitored=is_monitored)
     fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (since,))[0][0]
     return Overview(
         method=meta.get("method", ""),
-        monitored=is_watched,
+        monitored=is_monitored,
         streams=int(sums["streams"]),
         events=int(sums["events"]),
         outcomes=int(sums["outcomes"]),
@@ -1109,7 +1121,7 @@ def overview(
         raw_error=sums["raw_error"] / judged if judged else None,
         alarms=alarm_rows(reader.select, "", (), LATEST_ALARMS),
         states={name: count for name, count in counts.items() if count > 0},
-        first=_first(reader, counts, now, is_watched=is_watched),
+        first=_first(reader, counts, now, is_monitored=is_monitored),
         found=found,
         page=page,
         pages=pages,
@@ -1117,11 +1129,11 @@ def overview(
     )
 
 
-def _stream_rows(reader: Reader, rows: list[tuple[Any, ...]], now: float, *, is_watched: bool) -> list[StreamRow]:
+def _stream_rows(reader: Reader, rows: list[tuple[Any, ...]], now: float, *, is_monitored: bool) -> list[StreamRow]:
     trends, alarms = reader.trends([row[-2] for row in rows], now), _open_alarms(reader, [row[-2] for row in rows])
     made = []
     for row in rows:
-        numbers, state = _numbers_of(row), _mode_of(row, is_watched=is_watched)["state"]
+        numbers, state = _numbers_of(row), _mode_of(row, is_monitored=is_monitored)["state"]
         open_ones = alarms.get(numbers["name"], [])
         worst = open_ones[0] if open_ones else None
         made.append(
@@ -1142,7 +1154,7 @@ def _open_alarms(reader: Reader, streams: Sequence[int]) -> dict[str, list[Alarm
     """The open alarms of some streams by their names, the worst and oldest first."""
     found: dict[str, list[AlarmRow]] = defaultdict(list)
     if streams:
-        where = f"WHERE a.ended IS NULL AND a.stream IN ({', '.join('?' for _ in streams)})"
+        where = f"WHERE a.ended IS NULL AND {is_about_us('a.what')} AND a.stream IN ({', '.join('?' for _ in streams)})"
         order = f"{severity_sql('a.what')}, a.number"
         for alarm in alarm_rows(reader.select, where, tuple(streams), MAX_LIMIT, order=order):
             found[alarm.stream].append(alarm)
@@ -1159,12 +1171,12 @@ def _since(worst: AlarmRow | None, state: str, numbers: dict[str, Any]) -> float
     return numbers["last_event"] if worst is not None and worst.what == "no forecasts" else since
 
 
-def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_watched: bool) -> Look | None:
+def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_monitored: bool) -> Look | None:
     """The stream that comes first of those that need a person."""
     if not any(counts[state] > 0 for state in NEED_A_PERSON):
         return None
     rows = _page(reader, "attention", "ranking r", "1 = 1", (), now, 0, 1)
-    (row,) = _stream_rows(reader, rows, now, is_watched=is_watched)
+    (row,) = _stream_rows(reader, rows, now, is_monitored=is_monitored)
     return Look(row.name, row.state, row.what, row.since)
 
 
@@ -1180,9 +1192,9 @@ def alarm_rows(
     """Some alarms, the latest first, with the time of the forecast at which the fault began."""
     rows = select(
         SELECT_ALARMS
-        # Monitors count outcomes. Forecasts that were given up are spread over them.
-        + "LEFT JOIN event e ON e.stream = a.stream "
-        "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
+        # Monitors count outcomes. Forecasts that were given up are spread over them. A notice says the time itself.
+        + f"LEFT JOIN event e ON e.stream = a.stream AND e.nth = CASE WHEN a.part = {NOTICED} THEN -1 "
+        "ELSE CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) END "
         f"{where} ORDER BY {order} LIMIT {limit}{lock}",
         arguments,
     )
