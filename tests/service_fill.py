@@ -204,12 +204,3 @@ def opened(path: Path, stream: str, what: str, *, days: float, end: float = END,
             "INSERT INTO alarm (stream, time, at, since, what, page, ended) VALUES (?, ?, 0, 0, ?, 1, ?)",
             (number, end - days * DAY, what, end if over else None),
         )
-
-
-ALARMS = {
-    "churn/mobile-app": ("never an outcome", 30.0),
-    "credit/germany": ("no outcomes", 18.0),
-    "delivery/berlin": ("no forecasts", 15.0),
-    "fraud/cards-us": ("score moved", 11.9),
-    "support/escalation": ("too high", 6.0),
-}

@@ -42,11 +42,13 @@ function makeAlarms(again) {
 
   function fill(view) {
     data = view;
-    const raised = view.alarms.filter(({ ended }) => ended === null), ended = view.alarms.filter(({ ended }) => ended !== null);
+    // The raw score is not what was told: it may never have fitted, and nobody is paged for it.
+    const isRaw = alarm => alarm.what.startsWith("raw score "), isOpen = alarm => alarm.ended === null && !isRaw(alarm);
+    const raised = view.alarms.filter(isOpen), ended = view.alarms.filter(alarm => !isOpen(alarm)), raw = ended.filter(isRaw).length, gone = ended.length - raw;
     fillAlarms(open, raised, false);
     fillAlarms(over, ended, false);
     fold.hidden = !ended.length;
-    write(summary, `${counted(ended.length, "alarm")} that ${ended.length === 1 ? "is" : "are"} over`);
+    write(summary, [gone ? `${counted(gone, "alarm")} that ${gone === 1 ? "is" : "are"} over` : "", raw ? `${counted(raw, "alarm")} of the raw score, which is corrected here` : ""].filter(Boolean).join("; "));
     write(quiet, [raised.length ? "" : "No alarm is open.", watchWords(view)].filter(Boolean).join(" "));
     buttons.hidden = !view.may_write || !(raised.length || view.muted);
     acknowledge.hidden = !raised.length;

@@ -1024,7 +1024,8 @@ TREND_DAYS = 28
 TREND_SECONDS = 60.0  # how old the trend of a stream may be
 TRENDS_KEPT = 1_000
 PAGE_ORDERS = ("attention", "alarms", "pending", "error", "events", "recent", "name")
-_PAGE_ROW = f"{_NUMBERS}, s.number, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"  # noqa: S608
+_FRESH = f"a.time >= ? AND {is_about_us('a.what')}"
+_PAGE_ROW = f"{_NUMBERS}, s.number, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND {_FRESH})"  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -1107,7 +1108,7 @@ def overview(
     page = min(max(1, page), pages)
     rows = _page(reader, order, source, where, arguments, since, (page - 1) * PAGE_ROWS, PAGE_ROWS)
     listed = _stream_rows(reader, rows, now, is_monitored=is_monitored)
-    fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (since,))[0][0]
+    fresh = reader.select(f"SELECT count(*) FROM alarm a WHERE {_FRESH}", (since,))[0][0]  # noqa: S608
     return Overview(
         method=meta.get("method", ""),
         monitored=is_monitored,
@@ -1119,7 +1120,7 @@ def overview(
         fresh_alarms=int(fresh),
         error=sums["error"] / judged if judged else None,
         raw_error=sums["raw_error"] / judged if judged else None,
-        alarms=alarm_rows(reader.select, "", (), LATEST_ALARMS),
+        alarms=alarm_rows(reader.select, f"WHERE {is_about_us('a.what')}", (), LATEST_ALARMS),
         states={name: count for name, count in counts.items() if count > 0},
         first=_first(reader, counts, now, is_monitored=is_monitored),
         found=found,
@@ -1208,9 +1209,10 @@ def _page(
     first, few, of_few, rest = "", "", tuple[Any, ...](), ["1 = 1"]
     if order == "alarms":
         # The plus signs keep SQLite to the index over times.
-        few = "(SELECT +stream AS stream, count(*) AS fresh FROM alarm WHERE time >= ? GROUP BY +stream) p"
+        few = f"(SELECT +a.stream AS stream, count(*) AS fresh FROM alarm a WHERE {_FRESH} GROUP BY +a.stream) p"  # noqa: S608
         first, of_few = "p.fresh DESC", (since,)
-        rest = [f"NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND a.time >= {since:f})"]  # noqa: S608
+        fresh = _FRESH.replace("?", f"{since:f}")
+        rest = [f"NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND {fresh})"]  # noqa: S608
     elif order == "attention":
         few = f"(SELECT q.stream, q.severity FROM {_NOTED} q WHERE q.severity <= {ALARMED}) p"  # noqa: S608
         first = "p.severity"
