@@ -82,7 +82,7 @@ def test_one_line_says_what_to_look_at_first_and_leads_there(page):
     assert line.endswith("Look first at whoever sends the scores; is it a holiday?")
     click(page, "#look-first a")
     wait_until(lambda: text_of(page, "#stream-name") == "delivery/berlin")
-    assert text_of(page, "#stream-look").startswith("no forecast has come, since about")
+    assert text_of(page, "#stream-look").startswith("No forecast has come, since about")
     assert text_of(page, ".headline .state") == "silent"
 
 

@@ -60,7 +60,7 @@ function makeLook(id) {
     if (!look) { host.replaceChildren(element("p", {}, before)); return; }
     const since = known(look.since) ? `, since about ${stamp(look.since)} (${age(now() - look.since)})` : "";
     host.replaceChildren(element("p", {}, before, ...(withStream ? [streamLink(look.stream), ": "] : []),
-      element("strong", {}, look.text), `${since}. Look first at ${look.do}${/[.?!]$/.test(look.do) ? "" : "."}`));
+      element("strong", {}, withStream ? look.text : look.text[0].toUpperCase() + look.text.slice(1)), `${since}. Look first at ${look.do}${/[.?!]$/.test(look.do) ? "" : "."}`));
   };
   return { host, fill };
 }
