@@ -66,7 +66,6 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
-
 from .watch import CLASS, NOTICED, RAW, RAW_SCORE
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ LOOK_SECONDS = 10.0  # from one look for what another process on the same server
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
-    "SELECT count(DISTINCT stream), coalesce(max(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 ELSE 0 END), 0) "
+    "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
     "FROM alarm WHERE time > ? AND what = ?"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
@@ -608,7 +607,7 @@ class Engine:
                 self._deadlines.set(number, name, state.due)
 
     def _hear(self, plan: Plan, touched: list[StreamState], now: float, overdue: list[int]) -> None:
-        """The notices of a group's streams hear what has arrived. Alarms and their ends are beside the other changes."""
+        """The notices of a group's streams hear what has arrived. Alarms and their ends go to the other changes."""
         assert self._listener is not None  # noqa: S101 - it is asked for
         arrivals, changes = plan.arrivals, plan.changes
         heard = self._listener.hear([state.notice for state in touched], arrivals, self._downtimes, overdue, now)

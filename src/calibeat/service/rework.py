@@ -33,7 +33,6 @@ from .rollups import Rollups, errors_of
 from .store import Store, open_connection, sqlite_path
 from .store.queries import ADD_TOTALS
 from .store.schema import get_meta
-from .watch import alarms_of
 from .store.types import (
     ADD_TO_ROLLUPS,
     ASSUMED,
@@ -51,6 +50,7 @@ from .store.types import (
     TableRow,
     replace_cells,
 )
+from .watch import alarms_of
 
 if TYPE_CHECKING:
     from .engine import Engine
