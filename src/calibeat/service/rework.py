@@ -511,12 +511,6 @@ class Reworker:
             _log.exception("stream %d could not be made anew", number)
             return False
 
-    def _fold_log(self) -> None:
-        """What SQLite could not fold into the file, because this has read, is done here and not by the next commit."""
-        if sqlite_path(self._url) is not None:
-            with closing(open_connection(self._url, write=True)) as connection:
-                connection.fold("PASSIVE")
-
     def _do(self, connection: Any, number: int, name: str) -> bool:
         rework = Rework(number, name)
         self._engine.reworks[number] = rework  # from now on it notes what happens
@@ -531,7 +525,6 @@ class Reworker:
                 rework.catch_up(connection)
             finally:
                 connection.rollback()
-            self._fold_log()
             self._engine.finish(rework)
             while not rework.ended.wait(AGAIN_SECONDS) and not self._is_stopping:
                 pass
