@@ -282,7 +282,7 @@ def hear_rows(
     """Forecasts and outcomes in their order; the score of an outcome is NaN."""
     for i in range(len(slots)):
         row = rows[slots[i] * stride : slots[i] * stride + WIDTH]
-        if scores[i] == scores[i]:  # noqa: PLR0124 - not NaN
+        if scores[i] == scores[i]:
             hear_forecast(every, score, row, log, int(slots[i]), times[i], scores[i])
         else:
             hear_outcome(every, delay, row, log, int(slots[i]), times[i], lags[i])
