@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 
 def past(service: Desk, days: int, *streams: str, outcomes: bool = True, late: float = 60.0) -> None:
-    """A history is sent: once an hour a forecast, and its outcome a minute later. It ends two days ago; one live event."""
+    """A history is sent that ends two days ago: once an hour a forecast, and its outcome. Then comes one live event."""
     rng = np.random.default_rng(int(service.now))
     for stream in streams:
         made: list[Any] = []
@@ -310,7 +310,7 @@ def test_without_notice_nothing_is_heard(url: str) -> None:
         )
 
 
-def test_a_row_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_row_that_is_none_is_refused() -> None:
     listener = Listener(NoticeSettings())
     with pytest.raises(InvalidInput, match="notice states must be"):
         listener.check([b"1234"])

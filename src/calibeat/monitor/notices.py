@@ -282,7 +282,7 @@ def hear_rows(
     """Forecasts and outcomes in their order; the score of an outcome is NaN."""
     for i in range(len(slots)):
         row = rows[slots[i] * stride : slots[i] * stride + WIDTH]
-        if scores[i] == scores[i]:  # noqa: PLR0124 - not NaN
+        if scores[i] == scores[i]:
             hear_forecast(every, score, row, log, int(slots[i]), times[i], scores[i])
         else:
             hear_outcome(every, delay, row, log, int(slots[i]), times[i], lags[i])
@@ -337,7 +337,8 @@ Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
 class Notices(SlotRows):
     """One row of a `Notice` for each slot, from 0 to `count`.
 
-    A host that keeps the times of its forecasts itself, as a service does in its database, calls `observe`, `check` when the earliest of `deadlines` has passed, and `away` for the time that it was down.
+    A host that keeps the times of its forecasts itself, as a service does in its database, calls `observe`, `check`
+    when the earliest of `deadlines` has passed, and `away` for the time that it was down.
     One that does not calls `forecast` and `outcome` with the number of the event; the times of forecasts that wait for
     their outcome are then kept here, of the last 100,000 of a stream. Batches go through `after`.
 
@@ -357,7 +358,7 @@ class Notices(SlotRows):
     # ---- for hosts that keep the times of forecasts themselves ----------------------------------------------------
 
     def observe(self, slots: Slots, times: Vector, scores: Vector, lags: Vector) -> list[Noticed]:
-        """Forecasts of these slots and scores were made, outcomes came -> the alarms raised, in order, with their slots.
+        """Forecasts of these scores were made, outcomes came -> the alarms raised, in order, with their slots.
 
         The score of an outcome is NaN. It came so many seconds after its forecast (`lags_of`; NaN: unknown).
         """

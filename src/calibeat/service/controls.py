@@ -229,8 +229,8 @@ class Controls:
         self._store.write(rows_of(Changes(totals=totals)))
         written = self._connection.run(
             "UPDATE stream SET name = ?, mode = ?, events = 0, outcomes = 0, pending = 0, held = 0, expired = 0, "
-            "alarms = 0, state = NULL, monitor = NULL, notice = NULL, deadline = NULL, base = NULL, base_monitor = NULL, version = version + 1 "
-            "WHERE number = ?",
+            "alarms = 0, state = NULL, monitor = NULL, notice = NULL, deadline = NULL, base = NULL, "
+            "base_monitor = NULL, version = version + 1 WHERE number = ?",
             (f"\x7f{state.number}", DELETING, state.number),  # no stream can have such a name
         )
         assert written == 1  # noqa: S101 - it is locked

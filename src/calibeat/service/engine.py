@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from calibeat.monitor.notices import NoticeSettings
 
 from .controls import FORGETTING, Controls, delete_some
 from .counters import EngineCounters
-from .events import Control, InvalidEvent, Refusal
+from .events import Control, ForecastEvent, InvalidEvent, Refusal
 from .model import Folded, Model
 from .notices import (
     BEAT,
@@ -66,7 +66,6 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
-
 from .watch import CLASS, NOTICED, RAW, RAW_SCORE
 
 if TYPE_CHECKING:
@@ -78,6 +77,7 @@ OnAlarm = Callable[[list[AlarmInfo]], None]
 DEFAULT_METHOD = "auto"
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
+OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
@@ -92,7 +92,7 @@ LOOK_SECONDS = 10.0  # from one look for what another process on the same server
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
-    "SELECT count(DISTINCT stream), coalesce(max(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 ELSE 0 END), 0) "
+    "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
     "FROM alarm WHERE time > ? AND what = ?"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
@@ -319,9 +319,13 @@ class Engine:
             while self._waiting and (not taken or size + len(self._waiting[0][1]) <= self.settings.group):
                 if is_control(self._waiting[0]) and taken:
                     break
-                taken.append(self._waiting.popleft())
-                size += len(taken[-1][1])
-                if is_control(taken[-1]):  # a group of its own
+                request, rest = in_two(self._waiting.popleft())
+                taken.append(request)
+                size += len(request[1])
+                if rest is not None:  # the others come first
+                    self._waiting.append(rest)
+                    break
+                if is_control(request):  # a group of its own
                     break
             self._events -= size
             self.counters.queued = self._events
@@ -608,7 +612,7 @@ class Engine:
                 self._deadlines.set(number, name, state.due)
 
     def _hear(self, plan: Plan, touched: list[StreamState], now: float, overdue: list[int]) -> None:
-        """The notices of a group's streams hear what has arrived. Alarms and their ends are beside the other changes."""
+        """The notices of a group's streams hear what has arrived. Alarms and their ends go to the other changes."""
         assert self._listener is not None  # noqa: S101 - it is asked for
         arrivals, changes = plan.arrivals, plan.changes
         heard = self._listener.hear([state.notice for state in touched], arrivals, self._downtimes, overdue, now)
@@ -780,7 +784,8 @@ class Engine:
         store.begin()
         found = store.connection.all("SELECT name, mode FROM stream WHERE number = ?", (rework.number,))
         names = [name for name, mode in found if mode != DELETING]
-        self._streams = {name: state for name, state in self._streams.items() if state.number != rework.number}
+        for name in names:  # one that was renamed or deleted is not there under its name
+            self._streams.pop(name, None)
         state = store.streams(names, {}).get(names[0]) if names else None
         if state is not None and rework.apply(store, state, now):
             store.commit()
@@ -872,6 +877,8 @@ class Engine:
 
     def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
         """Call a listener. Its errors are logged and do not stop the engine."""
+        if listener is self._deliver:
+            what = joined(what)
         try:
             listener(what)
         except Exception:  # noqa: BLE001 - whatever it is
@@ -882,6 +889,44 @@ class Engine:
         self.store.rollback()
         self._streams.clear()
         self._tables.clear()
+
+
+@dataclass(frozen=True)
+class Part:
+    """The ticket of a part of a request, which is answered with its last part."""
+
+    ticket: Any
+    answers: list[Any]  # of the parts so far
+    is_last: bool = False
+
+
+def in_two(request: Request) -> tuple[Request, Request | None]:
+    """A request, or what is done of it now and what is done later.
+
+    Many outcomes are found at as many places of a large store. They need not be learnt together, so others do not have
+    to wait for all of them.
+    """
+    ticket, events = request
+    if len(events) <= OUTCOMES_AT_ONCE or isinstance(events[0], (ForecastEvent, Control)):
+        if not isinstance(ticket, Part):
+            return request, None
+        return (replace(ticket, is_last=True), events), None
+    part = ticket if isinstance(ticket, Part) else Part(ticket, [])
+    return (part, events[:OUTCOMES_AT_ONCE]), (part, events[OUTCOMES_AT_ONCE:])
+
+
+def joined(answers: list[tuple[Any, Answer]]) -> list[tuple[Any, Answer]]:
+    """Answers, with the parts of a request as one: what was refused refuses all of it."""
+    whole: list[tuple[Any, Answer]] = []
+    for ticket, answer in answers:
+        if not isinstance(ticket, Part):
+            whole.append((ticket, answer))
+            continue
+        ticket.answers.append(answer)
+        if ticket.is_last:
+            refused = [each for each in ticket.answers if isinstance(each, Refusal)]
+            whole.append((ticket.ticket, refused[0] if refused else [told for each in ticket.answers for told in each]))
+    return whole
 
 
 def _is(state: StreamState | None, number: int) -> bool:

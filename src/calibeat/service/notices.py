@@ -1,9 +1,9 @@
 """What is noticed of streams without their outcomes: that nothing comes, and that a score has moved. See `Notice`.
 
-Each stream has a row, which is stored with the commit that changes it. It hears when forecasts and outcomes arrive. That
-does not depend on what was learnt, so freezes, corrections and replays leave it as it is. An arrival also says when the
-next one is overdue: `Deadlines` has the earliest of these moments, and nothing is polled. When nobody listened, because
-no service ran or the database was away, it is not a silence: the store remembers these times.
+Each stream has a row, which is stored with the commit that changes it. It hears when forecasts and outcomes arrive.
+That does not depend on what was learnt, so freezes, corrections and replays leave it as it is. An arrival also says
+when the next one is overdue: `Deadlines` has the earliest of these moments, and nothing is polled. When nobody
+listened, because no service ran or the database was away, it is not a silence: the store remembers these times.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NO_FORECASTS, NO_OUTCOMES, LATER, NEVER_AN_OUTCOME, MOVED = WORDS = (
 SILENCES = (NO_FORECASTS, NO_OUTCOMES, NEVER_AN_OUTCOME)  # over with the next arrival
 TOGETHER = 3600.0  # seconds: streams that fall silent within them may have one cause
 SHARE, FEWEST = 0.1, 5  # of the streams, and how many, so that it has
-# An event arrives when the service gets it, whatever time it has: some send what they have once a day. One that is older
-# than this, in seconds, belongs to a history that is sent. It arrived at its own time.
+# An event arrives when the service gets it, whatever time it has: some send what they have once a day. One that is
+# older than this, in seconds, belongs to a history that is sent. It arrived at its own time.
 LIVE = 2 * 86_400.0
 GRACE = 600.0  # seconds that a stream whose history is sent may be quiet
 BEAT = 60.0  # seconds from one sign of life in the store to the next
@@ -218,7 +218,7 @@ class Deadlines:
 
     def take(self, now: float, most: int) -> list[tuple[int, str]]:
         """The streams whose moment has passed, so many at most: numbers, and the names that they had."""
-        found = []
+        found: list[tuple[int, str]] = []
         while self._heap and self._heap[0][0] < now and len(found) < most:
             moment, number, name = heapq.heappop(self._heap)
             if self._known.get(number) == moment:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,6 @@ from .rollups import Rollups, errors_of
 from .store import Store, open_connection, sqlite_path
 from .store.queries import ADD_TOTALS
 from .store.schema import get_meta
-from .watch import alarms_of
 from .store.types import (
     ADD_TO_ROLLUPS,
     ASSUMED,
@@ -51,6 +50,7 @@ from .store.types import (
     TableRow,
     replace_cells,
 )
+from .watch import alarms_of
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -71,6 +71,10 @@ _EVENT = (
     "FROM event "
 )
 
+_CORRECTED = (
+    f"{_EVENT}WHERE stream = ? AND nth IN "
+    "(SELECT c.nth FROM correction c WHERE c.stream = ? AND c.applied = 0 AND c.is_forgetting = 0)"
+)
 Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
 
 _log = logging.getLogger("calibeat.service")
@@ -130,6 +134,7 @@ class Rework:
     _reset: int = 0  # the operation that has begun the stream anew
     _base: Base | None = None
     _said: dict[int, Said] = field(default_factory=dict)  # what the method says now, by the number of the event
+    _known: dict[int, Event] = field(default_factory=dict)  # the events that are corrected
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
 
@@ -170,6 +175,9 @@ class Rework:
             self.done += len(part)
             yield len(part)
         self._reach_base(connection)  # behind the last operation
+        # What the engine needs of the events that change, so that it does not have to read them. They are learnt, and
+        # nobody but this changes them.
+        self._known = {row[0]: Event(*row) for row in connection.all(_CORRECTED, (self.number, self.number))}
         if self._model.watched is not None and self.play.replayed.monitor is not None:
             self.play.monitor(connection, self._next)
 
@@ -260,11 +268,12 @@ class Rework:
         before = share_of(state)
         changed = self._changed(store)
         self._sums(connection, state, changed.values())
-        self._events(connection, stream, changed, now)
+        self._events(store, stream, changed, now)
         self._state(connection, stream, state)
         more = more_than(before, share_of(state))
         connection.run(ADD_TOTALS, (*(more[name] for name in TOTAL_COLUMNS), store.writer))
-        connection.run_many("UPDATE correction SET applied = 1 WHERE number = ?", [(number,) for number in self._items])
+        applied = f"UPDATE correction SET applied = 1 WHERE number {store.one_of}"  # noqa: S608 - our own condition
+        connection.run(applied, (store.as_list(self._items),))
         connection.run_many(
             "DELETE FROM correction WHERE stream = ? AND nth = ?", [(self.number, nth) for nth in self._forgotten]
         )
@@ -276,6 +285,9 @@ class Rework:
 
         Behind a new base nothing is; and an outcome that is retracted here cannot be corrected afterwards.
         """
+        (count,) = connection.all("SELECT count(*) FROM correction WHERE stream = ? AND applied = 0", (self.number,))[0]
+        if count == len(self._items):
+            return False
         newer = connection.all(
             "SELECT c.number, c.nth, e.outcome_seq FROM correction c "
             "JOIN event e ON e.stream = c.stream AND e.nth = c.nth "
@@ -288,11 +300,11 @@ class Rework:
 
     def _changed(self, store: Store) -> dict[int, Event]:
         """The events that change, as they are now."""
-        which = [*self._outcomes, *self._forgotten]
+        known = {nth: self._known[nth] for nth in self._outcomes}
         rows = store.connection.all(
-            f"{_EVENT}WHERE stream = ? AND nth {store.one_of}", (self.number, store.as_list(which))
+            f"{_EVENT}WHERE stream = ? AND nth {store.one_of}", (self.number, store.as_list(self._forgotten))
         )
-        return {row[0]: Event(*row) for row in rows}
+        return known | {row[0]: Event(*row) for row in rows}
 
     def _sums(self, connection: Any, state: StreamState, changed: Iterable[Event]) -> None:
         """Take what was wrong out of the sums and roll-ups, and put in what is right."""
@@ -339,11 +351,19 @@ class Rework:
             sums=[bytes(8 * SUMS)],
         )
 
-    def _events(self, connection: Any, stream: LoggedStream, changed: dict[int, Event], now: float) -> None:
+    def _events(self, store: Store, stream: LoggedStream, changed: dict[int, Event], now: float) -> None:
         """The events themselves, and the receipts that later outcomes or replays need."""
+        connection = store.connection
         receipts = dict(self._base.open if self._base is not None else {}) | self.play.open
-        outcomes = [(outcome, stream.number, nth) for nth, outcome in self._outcomes.items() if outcome is not None]
-        connection.run_many("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", outcomes)
+        by_outcome = defaultdict[int, list[int]](list)
+        for nth, outcome in self._outcomes.items():
+            if outcome is not None:
+                by_outcome[outcome].append(nth)
+        for outcome, which in by_outcome.items():  # a statement for each event would hold up the others
+            connection.run(
+                f"UPDATE event SET outcome = ? WHERE stream = ? AND nth {store.one_of}",  # noqa: S608
+                (outcome, stream.number, store.as_list(which)),
+            )
         retracted = [changed[nth] for nth, outcome in self._outcomes.items() if outcome is None]
         connection.run_many(
             "UPDATE event SET status = ?, outcome = NULL, outcome_time = NULL, outcome_seq = NULL "

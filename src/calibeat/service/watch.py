@@ -53,8 +53,9 @@ def part_count(numbers: int) -> int:
 
 
 def alarms_of(state: bytes | None) -> int:
-    """How many alarms the monitors of a stream have raised."""
-    return 0 if state is None else int(np.frombuffer(state).reshape(-1, _WIDTH)[:, ALARMS].sum())
+    """How many alarms the monitors of a stream have raised, without those of the raw score."""
+    counts = np.frombuffer(state or b"").reshape(-1, _WIDTH)[:, ALARMS]
+    return int(counts[:RAW].sum() + counts[CLASS:].sum())
 
 
 class Watch:
@@ -143,11 +144,12 @@ class Watch:
         return [each.queues[slot] for each in self.parts] if slot in self.parts[OURS].queues else []
 
     def raised(self) -> tuple[list[int], list[Raised]]:
-        """How many alarms each stream has had since `resume`, and the last of each monitor."""
+        """How many alarms each stream has had since `resume`, as `alarms_of` counts; and the last of each monitor."""
         counts, found = np.zeros(len(self._every)), list[Raised]()
         for part, (monitors, before) in enumerate(zip(self.parts, self._before, strict=True)):
             more = monitors.matrix[:, [ALARMS, PAGES]] - before
-            counts += more[:, 0]
+            if part != RAW:
+                counts += more[:, 0]
             new = np.flatnonzero(more[:, 0]).astype(np.int32)
             for slot, alarms in zip(new.tolist(), monitors.alarms(new), strict=True):
                 is_page = bool(more[slot, 1])

@@ -49,8 +49,8 @@ WAITING, SENT, TOLD_OVER, NOT_SENT = range(4)  # the column `delivered`
 # The alarms that a message may tell of. What is muted or acknowledged is noted as not sent.
 _NEW = f"WHERE a.delivered = {WAITING}"
 # All alarms of a message must be over. People are told so of pages. Alertmanager keeps open whatever it hears of.
-_OVER, _PAGE_OVER = (  # noqa: S608 - our own text
-    f"WHERE a.delivered = {SENT}{page} AND a.message = (SELECT min(b.message) FROM alarm b WHERE "
+_OVER, _PAGE_OVER = (
+    f"WHERE a.delivered = {SENT}{page} AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
     f"b.delivered = {SENT}{page.replace('a.', 'b.')} AND NOT EXISTS (SELECT 1 FROM alarm c WHERE "
     f"c.delivered = {SENT} AND c.message = b.message AND c.ended IS NULL))"
     for page in ("", " AND a.page = 1")
