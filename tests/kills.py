@@ -215,7 +215,9 @@ class Clients:
     def _verb(self) -> tuple[str, list[Any]]:
         """Something that is done to a stream or to its events. After it nothing else is said of these events."""
         dice = self.random
-        names = [name for name in self._left() if self.is_touched(self.told[name][0])]
+        # What was sent and not answered may be done after this, by another worker.
+        busy = {event[1] for request in self.waiting.values() if request[1] != "control" for event in request[2]}
+        names = [name for name in self._left() if self.is_touched(self.told[name][0]) and name not in busy]
         known = [name for name in names if name in self.acknowledged]
         kind = dice.random()
         if kind < 0.5 and known:

@@ -345,8 +345,8 @@ def monitors() -> None:
 
 @compares(
     "monitor_notices_hear_events",
-    "monitor_notices_hear_scores",
-    "monitor_notices_hear_outcomes",
+    "monitor_notices_hear_rows",
+    "monitor_notices_find_deadlines",
     "monitor_notices_ask_rows",
     "monitor_notices_leave_rows",
     "monitor_shift_read_values",
@@ -370,8 +370,8 @@ def notices() -> None:
     many = Notices(notice.settings)
     many.resize(3)
     slots = (np.arange(1500) % 3).astype(np.int32)
-    many.observe_scores(slots, times, scores)
-    many.observe_outcomes(slots[:50], times[-50:], np.full(50, 60.0))
+    many.observe(slots, times, scores, np.full(len(slots), np.nan))
+    many.observe(slots[:50], times[-50:], np.full(50, np.nan), np.full(50, 60.0))
 
 
 @compares(

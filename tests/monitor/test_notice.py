@@ -164,8 +164,8 @@ def test_rows_of_a_matrix_are_notices() -> None:
     times, scores = (np.concatenate([stream[i] for stream in streams]) for i in (0, 1))
     order = np.argsort(times, kind="stable")
     for part in np.array_split(order, 7):
-        raised += many.observe_scores(slots[part], times[part], scores[part])
-        raised += many.observe_outcomes(slots[part][-5:], times[part][-5:], np.full(5, 60.0))
+        raised += many.observe(slots[part], times[part], scores[part], np.full(len(slots[part]), np.nan))
+        raised += many.observe(slots[part][-5:], times[part][-5:], np.full(5, np.nan), np.full(5, 60.0))
     for part in np.array_split(order, 7):
         for i in part:
             alone[slots[i]].forecast(times[i], scores[i])

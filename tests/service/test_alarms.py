@@ -166,6 +166,20 @@ def test_what_slack_and_alertmanager_take(store: str) -> None:
         assert first["generatorURL"] == "https://calibration.example/#/stream/%3Calertmanager%26co%3E"
 
 
+def test_alertmanager_hears_the_end_of_follow_ups_too(store: str) -> None:
+    with sending(store, "alertmanager") as receiver:
+        raise_alarms(store, ["rome"], at=time.time() - 2000.0)
+        raise_alarms(store, ["rome"], page=0, at=time.time() - 1000.0)
+        start(receiver)
+        wait_until(lambda: len(receiver.taken) == 2)
+        go_on(store, 5000)
+        wait_until(lambda: len(receiver.taken) == 4)
+        ends = {(alert["labels"]["severity"], alert["endsAt"]) for body in bodies(receiver)[2:] for alert in body}
+        assert {severity for severity, _ in ends} == {"page", "info"}
+        now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 1.0))
+        assert all(end <= now for _, end in ends)  # resolved
+
+
 def test_alarms_over_http(store: str) -> None:
     raise_alarms(store, FORTY)
     raise_alarms(store, ["rome"], what="too low from 0.8 to 0.95", at=time.time())

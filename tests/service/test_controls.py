@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,6 +122,9 @@ def test_a_copy_goes_on_from_where_it_was_made(url: str) -> None:
         assert told(service, "x") == told(service, "y", "rome")
         feed(service, 20, stream="rome", seed=2)
         assert stream_of(url, "rome").events == 83 and stream_of(url).events == 63
+        assert service.do("copy", "paris", to="rome") == "copied"  # a retry: nothing is copied again
+        assert stream_of(url, "rome").events == 83
+        service.now += 601.0
         with pytest.raises(Refusal, match="to must be the name of no stream, got 'rome'") as refused:
             service.do("copy", "paris", to="rome")
         assert refused.value.status == 409
@@ -166,3 +170,30 @@ def test_a_deleted_stream_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert connection.all("SELECT count(*) FROM event WHERE id = 'paris-0-3'") == [(0,)]
         assert connection.all("SELECT count(*) FROM stream") == [(2,)]
         assert connection.all("SELECT detail FROM control WHERE verb = 'delete'") == [("paris",)]
+
+
+def test_a_process_takes_over_what_another_one_has_left(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process resumes a stream, another one renames it, and the first one knows it by its number."""
+    url = server.database()
+    monkeypatch.setattr("calibeat.service.engine.AGED_AT_ONCE", 4)
+    with desk(url) as one, desk(url) as two:
+        feed(one, 20)
+        one.do("freeze", "paris")
+        one.ask(*(("paris", f"f{at}", 0.5) for at in range(10)))
+        one.tell(*(("paris", f"f{at}", at % 2) for at in range(10)))
+        one.do("resume", "paris")
+        assert two.do("rename", "paris", to="rome") == "renamed"
+        two.engine._resuming.clear()  # it is killed
+        one.engine.finish_all()
+        assert stream_of(url, "rome").state == "learning" and stream_of(url, "rome").held == 0
+        one.do("freeze", "rome")
+        one.ask(("rome", "g", 0.5))
+        one.tell(("rome", "g", 1))
+        one.do("resume", "rome")
+        one.engine._resuming.clear()  # now the other one
+        two.engine._look_for_rest()
+        two.engine.finish_all()
+        one.engine._resuming[-1] = None  # of nothing
+        one.engine.finish_all()
+        assert stream_of(url, "rome").held == 0
+    assert whole(url)

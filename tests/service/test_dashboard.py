@@ -33,6 +33,7 @@ STREAMS = [
     Stream("lima", 1.0, 1.0, 0.0),
     Stream("oslo", 0.5, 0.3, 0.9, delay=600.0),
 ]
+CARDS = ("State", "Last 4 weeks", "Log-loss", "Error", "Pending", "Forecasts", "Last forecast")
 CHARTS = ["overtime", "curves-points", "curves-counts", "losses", "map", "arrivals", "delays"]
 
 
@@ -79,9 +80,9 @@ def test_the_list_shows_what_the_service_says(page, url):
     figures = texts(page, "#list .figures dd:not(.note)")
     assert figures[:2] == [f"{told['events']:,}", f"{told['pending']:,}"]
     assert figures[2] == f"{told['raw_error']:.3f} → {told['error']:.3f}"
-    first = texts(page, "#streams tbody tr:first-child td span:not(.note)")
-    assert first[0] == f"{told['rows'][0]['raw_error']:.3f} → {told['rows'][0]['error']:.3f}"
-    assert first[3] == f"{told['rows'][0]['events']:,}"
+    row, first = told["rows"][0], dict(zip(CARDS, texts(page, "#streams tbody tr:first-child td"), strict=True))
+    assert first["Error"] == f"{row['raw_error']:.3f} → {row['error']:.3f}"
+    assert first["Forecasts"] == f"{row['events']:,}" and first["State"].startswith(row["state"])
 
 
 def test_the_reader_chooses_the_rank(page, url):
@@ -182,7 +183,7 @@ def check_chart(quito, chart):
 
 def test_another_span_draws_another_picture(quito):
     before = browser.picture(quito, "#overtime")
-    quito.execute_script("document.querySelector('#time-part input[value=week]').click()")
+    quito.execute_script("document.querySelector('#spans input[value=week]').click()")
     wait_until(lambda: browser.picture(quito, "#overtime") != before)
     assert quito.current_url.endswith("#/stream/quito?span=week")
 
@@ -212,9 +213,9 @@ def test_new_numbers_come_by_themselves_and_nothing_moves(chrome, url):
     chrome.execute_script(WATCH)
     row = next(tr for tr in every(chrome, "#streams tbody tr") if "lima" in tr.text)
     chrome.execute_script("arguments[0].querySelector('a').focus()", row)
-    before = row.find_elements("css selector", "td")[3].text
+    before = row.find_elements("css selector", "td")[5].text
     httpx.post(f"{url}/v1/forecasts", json={"stream": "lima", "id": "new-1", "score": 0.4}).raise_for_status()
-    wait_until(lambda: row.find_elements("css selector", "td")[3].text != before)  # no reload, no click: it asks
+    wait_until(lambda: row.find_elements("css selector", "td")[5].text != before)  # no reload, no click: it asks
     assert chrome.switch_to.active_element.get_attribute("title") == "lima"
     assert chrome.execute_script(MOVED) < 0.01
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from services import DAY, desk
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine, EngineSettings, Part, joined
 from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
 from calibeat.service.model import Model
@@ -255,3 +256,27 @@ def test_settings_are_checked() -> None:
     ):
         with pytest.raises(InvalidInput, match=sentence):
             EngineSettings(**bad)  # type: ignore[arg-type]
+
+
+def test_many_outcomes_of_one_request_do_not_hold_up_the_others(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are learnt in several groups, and answered as one request."""
+    monkeypatch.setattr("calibeat.service.engine.OUTCOMES_AT_ONCE", 10)
+    sizes: list[int] = []
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    engine = Engine.open(url, EngineSettings(method="ops"))
+    processed = engine.process
+    monkeypatch.setattr(engine, "process", lambda requests: sizes.append(len(requests)) or processed(requests))
+    engine.process([(None, [ForecastEvent("paris", f"e{at}", 0.5) for at in range(34)])])
+    engine.submit("many", [OutcomeEvent("paris", f"e{at}", at % 2) for at in range(34)])
+    engine.submit("one", [ForecastEvent("rome", "x", 0.5)])
+    engine.start(lambda answers: [done.put(answer) for answer in answers])
+    assert done.get(timeout=60)[0] == "one"
+    assert done.get(timeout=60) == ("many", ["learnt"] * 34)
+    engine.stop()
+    assert len([size for size in sizes if size]) >= 5 and engine.counters.queued == 0
+
+
+def test_a_part_that_is_refused_refuses_the_request() -> None:
+    part, refusal = Part("many", []), Refusal("full", "later", None, 503)
+    assert joined([(part, ["learnt"]), ("other", [0.5]), (part, refusal)]) == [("other", [0.5])]
+    assert joined([(replace(part, is_last=True), ["learnt"])]) == [("many", refusal)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
 import pytest
-from services import START, Desk, desk
+from services import START, Desk, desk, whole
 
 from calibeat import InvalidInput
+from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import first_unread
+from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, prune, rebuild, replay_check
-from calibeat.service.store import open_reader
+from calibeat.service.store import open_connection, open_reader
+from calibeat.service.watch import CLASS, RAW, Watch, part_count
+from calibeat.service.webhook import _not_to_be_sent, message
 
 
 def go_wrong(service: Desk, n: int, *, first: int = 0, share: float = 0.95) -> None:
@@ -107,7 +112,7 @@ def test_a_damaged_monitor_is_noticed(url: str) -> None:
         _put_monitor(service, bytes(damaged))
     assert replay_check(url).differences == ["stream 's0': the monitor differs"]
     damaged[8:16] = np.float64(0.5).tobytes()
-    for bad, problem in ((bytes(damaged), "phi of at least 1"), (b"short", "monitor states must be 1128 bytes each")):
+    for bad, problem in ((bytes(damaged), "phi of at least 1"), (b"short", "monitor states must be 2256 bytes each")):
         with desk(url, monitor=1000.0) as service:
             _put_monitor(service, bad)
             with pytest.raises(InvalidInput, match=problem):
@@ -131,3 +136,67 @@ def test_what_expired_before_a_restart_or_was_pruned_holds_up_nothing(url: str) 
     with desk(url, method="auto", monitor=300.0, expire=3000.0) as service:
         service.play(100, seed=3, late=15)
     assert replay_check(url).is_same and check(url) == []
+
+
+def test_the_raw_score_has_a_monitor_of_its_own_that_pages_nobody(url: str) -> None:
+    with desk(url, method="ops", monitor=1000.0) as service:
+        go_wrong(service, 3000, share=0.6)  # from the beginning: the forecasts follow soon
+        with closing(open_reader(url)) as reader:
+            found = reader.alarms()
+        raw = [alarm for alarm in found if alarm.part == RAW]
+        assert raw and {alarm.what.partition(" from")[0] for alarm in raw} <= {"raw score too low"}
+        assert not any(alarm.page for alarm in raw)
+        assert "wrong: raw score too low" in sentence(raw[:1], None, None)
+        assert "Look first at " in sentence(raw[:1], None, None)
+        with closing(open_connection(url, write=True)) as connection:
+            assert [alarm.part for alarm in _not_to_be_sent(connection, raw)] == [RAW] * len(raw)
+            close_quiet(connection)
+        with closing(open_reader(url)) as reader:  # it goes on being wrong, and being alarmed, so it is open
+            assert any(alarm.part == RAW for alarm in reader.alarms(open=True))
+    assert whole(url)
+
+
+def test_each_class_has_a_monitor(url: str) -> None:
+    """Class-wise beside the class that is named: which class, and since when."""
+    heard: list[Any] = []
+    names = ("cat", "dog", "bird")
+
+    def feed_classes(service: Desk, n: int, first: int, chances: tuple[float, ...]) -> None:
+        rng = np.random.default_rng(first)
+        for at in range(first, first + n, 100):
+            ids = [f"k{i}" for i in range(at, at + 100)]
+            scores = {"cat": 0.2, "dog": 0.3, "bird": 0.5}
+            service.group([ForecastEvent("pets", name, scores=scores) for name in ids])
+            labels = rng.choice(3, size=100, p=chances)
+            told = [OutcomeEvent("pets", name, label=names[k]) for name, k in zip(ids, labels, strict=True)]
+            service.group(told[1:])
+            service.group(told[:1])  # the others have waited for it
+
+    with desk(url, method="ops", monitor=1000.0) as service:
+        service.engine.on_alarm = heard.extend
+        feed_classes(service, 1500, 0, (0.2, 0.3, 0.5))
+        assert heard == []
+        feed_classes(service, 300, 1500, (0.05, 0.45, 0.5))  # the class that is named comes as often as before
+    assert {alarm.detail for alarm in heard} & {"class cat", "class dog"}
+    assert all(alarm.part >= CLASS and alarm.since > 1000 for alarm in heard if alarm.detail)
+    (alarm,) = (alarm for alarm in open_alarms(url) if alarm.number == 1)
+    assert f"of {alarm.detail}" in sentence([alarm], None, None)
+    labels = message([alarm], "https://calibration.example", "alertmanager")[0]["labels"]
+    assert labels["class"] in names and labels["alertname"] == "CalibeatMiscalibrated"
+    with desk(url, method="ops", monitor=1000.0) as service:  # a restart, with outcomes that wait for an earlier one
+        service.group([ForecastEvent("pets", f"l{at}", scores={"cat": 0.2, "dog": 0.3, "bird": 0.5}) for at in range(9)])
+        service.group([OutcomeEvent("pets", f"l{at}", label="dog") for at in range(1, 9)])
+    with desk(url, method="ops", monitor=1000.0) as service:
+        service.group([OutcomeEvent("pets", "l0", label="cat")])
+    assert whole(url)
+
+
+def open_alarms(url: str) -> list[Any]:
+    with closing(open_reader(url)) as reader:
+        return reader.alarms(open=True)
+
+
+def test_more_than_ten_classes_are_watched_by_the_one_that_is_named() -> None:
+    assert [part_count(numbers) for numbers in (1, 3, 10, 11)] == [2, 5, 12, 2]
+    with pytest.raises(InvalidInput, match="monitor states must be"):
+        Watch(Settings(1e6), 3, np.zeros(1)).load([bytes(8)], [{}])

@@ -84,8 +84,8 @@ def test_every_order_has_a_test():
     assert len(PAGE_ORDERS) == 7
 
 
-def test_an_alarm_ranks_first_for_a_week_only(reader):
-    assert names(overview(reader, START + 20 + 8 * DAY))[0] == "wrong"
+def test_an_alarm_ranks_first_as_long_as_it_is_open(reader):
+    assert names(overview(reader, START + 20 + 8 * DAY))[0] == "Loud_100%"
     assert overview(reader, START + 20 + 8 * DAY).fresh_alarms == 0
 
 

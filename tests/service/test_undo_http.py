@@ -142,7 +142,7 @@ def test_copy_rename_and_delete(served: httpx.Client, shape: str) -> None:
     assert taken.status_code == 409 and taken.json()["error"]["at"] == "to"
     gone = last.http.delete(last.path)
     assert gone.json() == {"stream": last.name, "status": "deleted"}
-    assert last.http.get(last.path).status_code == 404 and last.http.delete(last.path).status_code == 404
+    assert last.http.get(last.path).status_code == 404 and last.http.delete(last.path).json() == gone.json()
     last.ask(("x", 0.7))  # another one of that name
     assert last.info()["events"] == 1
 
@@ -182,6 +182,70 @@ def test_what_is_being_forgotten_may_go_with_its_stream(served: httpx.Client, mo
         wait_until(lambda: stream.info().get("corrections") == 1)
         assert served.delete(stream.path).status_code == 200
         assert forgotten.result(30).json()["status"] == "forgotten"
+
+
+def test_a_request_whose_answer_was_lost_may_be_sent_once_more(served: httpx.Client) -> None:
+    stream = Stream(served, "plain", "again")
+    stream.feed(0, 30)
+    for _ in range(2):
+        assert stream.do("copy", to="plain/again copy")["events"] == 30
+    for _ in range(2):
+        answer = served.post(f"{stream.path}/rename", json={"to": "plain/again renamed"})
+        assert (answer.status_code, answer.json()["name"]) == (200, "plain/again renamed")
+    for _ in range(2):
+        assert served.delete("/v1/streams/plain%2Fagain copy").json()["status"] == "deleted"
+    # What only looks like it is refused as before.
+    other = Stream(served, "plain", "other")
+    other.feed(0, 5)
+    for verb in ("copy", "rename"):
+        answer = served.post(f"{other.path}/{verb}", json={"to": "plain/again renamed"})
+        assert (answer.status_code, answer.json()["error"]["at"]) == (409, "to")
+    assert served.post(f"{stream.path}/rename", json={"to": "plain/elsewhere"}).status_code == 404
+    assert served.delete("/v1/streams/plain%2Fnever").status_code == 404
+
+
+def test_a_stream_is_not_copied_with_what_waits_to_be_corrected(
+    served: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(served, "plain", "source")
+    stream.feed(0, 50)
+    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.1)
+    assert stream.tell(("e10", 1), ("e11", 1), method="PUT") == ["corrected", "corrected"]
+    answer = served.post(f"{stream.path}/copy", json={"to": "plain/target"})
+    assert answer.status_code == 409
+    assert "stream must have no corrections that wait when it is copied, got 2" in answer.json()["error"]["message"]
+    stream.settled()
+    assert stream.do("copy", to="plain/target")["outcomes"] == 50
+    target = Stream(served, "plain", "target")
+    assert target.ask(("probe", 0.9)) == stream.ask(("probe", 0.9))
+
+
+def test_a_stream_that_another_service_renames_is_resumed_all_the_same(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two services on one PostgreSQL: one is killed after it has renamed what the other one resumes."""
+    url = server.database()
+    monkeypatch.setattr("calibeat.service.engine.AGED_AT_ONCE", 5)
+    settings = EngineSettings(method="ops")
+    with (
+        service_here(url, settings=settings) as one,
+        service_here(url, settings=settings) as two,
+        httpx.Client(base_url=one) as http,
+        httpx.Client(base_url=two) as other,
+    ):
+        stream = Stream(http, "plain", "ice")
+        stream.feed(0, 10)
+        stream.do("freeze")
+        stream.ask(*((f"f{at}", 0.5) for at in range(200)))
+        stream.tell(*((f"f{at}", 1) for at in range(200)))
+        stream.do("resume")
+        answer = other.post(f"{stream.path}/rename", json={"to": "plain/water"})
+        assert answer.status_code == 200
+        stream = Stream(http, "plain", "water")
+        found = wait_until(lambda: (found := stream.info())["held"] == 0 and found)
+        assert (found["state"], found["outcomes"]) == ("learning", 210)
+    assert whole(url)
 
 
 def test_pages_of_events(served: httpx.Client) -> None:

@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     labels.add_argument("--mature", metavar="AGE", help=f"learn outcomes, ones and zeros, at this age, {_TIME}")
     watch = parser.add_argument_group("alarms")
     add_monitor(watch, f"watch every stream; N is the mean number of outcomes between false alarms ({ARL:,})")
+    add_notice(watch)
     watch.add_argument("--webhook", metavar="URL", help="where to POST alarms")
     watch.add_argument("--webhook-secret-file", type=Path, metavar="FILE", help="signs them")
     watch.add_argument(
@@ -59,6 +60,12 @@ def add_monitor(group: Any, what: str) -> None:
     group.add_argument("--monitor", nargs="?", type=float, const=ARL, metavar="N", help=what)
 
 
+def add_notice(group: Any) -> None:
+    """Whether silence is noticed."""
+    words = "notice silence, late outcomes and a score that has moved, of every stream (on)"
+    group.add_argument("--notice", action=argparse.BooleanOptionalAction, default=True, help=words)
+
+
 def run(args: argparse.Namespace) -> int:
     """Run `calibeat serve`."""
     for library in ("msgspec", "starlette", "uvicorn", "httptools"):
@@ -72,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
         method=args.method,
         seed=args.seed,
         monitor=args.monitor,
+        notice=args.notice,
         expire=None if args.expire is None else seconds("expire", args.expire),
         expire_as=args.expire_as,
         mature=None if args.mature is None else seconds("mature", args.mature),

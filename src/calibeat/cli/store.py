@@ -36,7 +36,7 @@ from .logs import (
     set_classes_and_groups,
     total_rows,
 )
-from .serve import ARL, add_monitor, seconds
+from .serve import ARL, add_monitor, add_notice, seconds
 
 if TYPE_CHECKING:
     from calibeat.service.transfer import Imported, Stage
@@ -101,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
     add_monitor(taken, f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)")
+    add_notice(taken)
     _add_columns(taken)
 
 
@@ -237,7 +238,7 @@ def _import(args: argparse.Namespace) -> None:
         with progress(total_rows(files), sys.stderr, unit="rows") as step:
             stage.read(files, columns, options, args.stop.checked(step))
         with progress(stage.events + stage.outcomes, sys.stderr, unit="operations") as step:
-            settings = EngineSettings(method=args.method, monitor=args.monitor)
+            settings = EngineSettings(method=args.method, monitor=args.monitor, notice=args.notice)
             found = import_events(args.store, stage, settings, args.stop.checked(step))
     told = {"columns": stage.columns, "skipped": stage.skipped, "notes": stage.notes}
     _print(args, {**asdict(found), **told}, _imported(found, stage))

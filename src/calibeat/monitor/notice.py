@@ -18,7 +18,7 @@ from calibeat.errors import InvalidInput
 
 from .bets import Alarm
 from .detector import Snapshots, read_alarms, read_row, written_alarms
-from .notices import ALARMS, PAGES, SCORE, Heard, Noticed, Notices, NoticeSettings
+from .notices import ALARMS, PAGES, SCORE, UNKNOWN, Heard, Noticed, Notices, NoticeSettings
 from .shift import SEEN
 from .silence import check_away, check_time, check_times
 
@@ -112,7 +112,7 @@ class Notice(Snapshots):
         lag = math.nan if made is None else time - check_time("made", made)
         with self._lock:
             self._check_free()
-            return _alarms(self._rows.observe_outcomes(_SLOT, np.array([time]), np.array([lag])))
+            return _alarms(self._rows.observe(_SLOT, np.array([time]), UNKNOWN, np.array([lag])))
 
     def run(self, times: npt.ArrayLike, scores: npt.ArrayLike, came: npt.ArrayLike | None = None) -> list[Alarm]:
         """Many forecasts, and their outcomes, in the order in which they happened; the same bits as one by one.

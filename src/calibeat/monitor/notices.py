@@ -64,6 +64,7 @@ STATES = ("learning", "good", "outcomes later", "score moved", "no outcomes", "n
 Pending = dict[int, float]  # when the forecasts were made that wait for their outcome, by their numbers
 Noticed = tuple[int, Alarm]  # a slot and its alarm
 NO_LOG = np.empty(0)
+UNKNOWN = np.full(1, np.nan)
 ONLY: Slots = np.zeros(1, dtype=np.int32)  # the slot of a row that is alone
 Change = Callable[[Vector, Slots, Vector], None]  # of rows one behind the other, at these slots, with a log
 
@@ -268,23 +269,25 @@ def hear_events(
 
 
 @entry
-def hear_scores(
-    every: float, shift: ShiftSpec, rows: Vector, stride: int, slots: Slots, times: Vector, scores: Vector, log: Vector
+def hear_rows(
+    every: float,
+    score: ShiftSpec,
+    delay: ShiftSpec,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    times: Vector,
+    scores: Vector,
+    lags: Vector,
+    log: Vector,
 ) -> None:
-    """Forecasts alone."""
+    """Forecasts and outcomes in their order; the score of an outcome is NaN."""
     for i in range(len(slots)):
         row = rows[slots[i] * stride : slots[i] * stride + WIDTH]
-        hear_forecast(every, shift, row, log, int(slots[i]), times[i], scores[i])
-
-
-@entry
-def hear_outcomes(
-    every: float, shift: ShiftSpec, rows: Vector, stride: int, slots: Slots, times: Vector, lags: Vector, log: Vector
-) -> None:
-    """Outcomes alone."""
-    for i in range(len(slots)):
-        row = rows[slots[i] * stride : slots[i] * stride + WIDTH]
-        hear_outcome(every, shift, row, log, int(slots[i]), times[i], lags[i])
+        if scores[i] == scores[i]:
+            hear_forecast(every, score, row, log, int(slots[i]), times[i], scores[i])
+        else:
+            hear_outcome(every, delay, row, log, int(slots[i]), times[i], lags[i])
 
 
 @entry
@@ -308,6 +311,26 @@ def leave_rows(rows: Vector, stride: int, slots: Slots, a: float, b: float, log:
         leave(outcomes, a, b)
 
 
+@kernel
+def deadline_of(row: Vector) -> float:
+    """The moment at which a row is to be asked next; `NEVER` while nothing can be missed."""
+    found = NEVER
+    if row[FORECASTS + OPEN] == 0.0:
+        found = min(found, row[FORECASTS + DEADLINE])
+    if row[OUTCOMES + OPEN] == 0.0:
+        found = min(found, row[OUTCOMES + DEADLINE])
+    if row[TOLD] == 0.0 and row[ASKED] == MANY:
+        found = min(found, row[FIRST] + LIVE)
+    return found
+
+
+@entry
+def find_deadlines(rows: Vector, stride: int, slots: Slots, found: Vector) -> None:
+    """The deadline of each slot."""
+    for i in range(len(slots)):
+        found[i] = deadline_of(rows[slots[i] * stride : slots[i] * stride + WIDTH])
+
+
 # ---- many streams --------------------------------------------------------------------------------------------------
 
 Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
@@ -316,8 +339,8 @@ Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
 class Notices(SlotRows):
     """One row of a `Notice` for each slot, from 0 to `count`.
 
-    A host that keeps the times of its forecasts itself, as a service does in its database, calls `observe_scores` and
-    `observe_outcomes`, `check` when the earliest of `deadlines` has passed, and `away` for the time that it was down.
+    A host that keeps the times of its forecasts itself, as a service does in its database, calls `observe`, `check`
+    when the earliest of `deadlines` has passed, and `away` for the time that it was down.
     One that does not calls `forecast` and `outcome` with the number of the event; the times of forecasts that wait for
     their outcome are then kept here, of the last 100,000 of a stream. Batches go through `after`.
 
@@ -337,19 +360,14 @@ class Notices(SlotRows):
 
     # ---- for hosts that keep the times of forecasts themselves ----------------------------------------------------
 
-    def observe_scores(self, slots: Slots, times: Vector, scores: Vector) -> list[Noticed]:
-        """Forecasts of these slots and scores were made -> the alarms raised, in order, with their slots."""
+    def observe(self, slots: Slots, times: Vector, scores: Vector, lags: Vector) -> list[Noticed]:
+        """Forecasts of these scores were made, outcomes came -> the alarms raised, in order, with their slots.
+
+        The score of an outcome is NaN. It came so many seconds after its forecast (`lags_of`; NaN: unknown).
+        """
 
         def hear(rows: Vector, own: Slots, log: Vector) -> None:
-            hear_scores(self._every, self._score, rows, WIDTH, own, times, scores, log)
-
-        return self._changed(slots, hear)
-
-    def observe_outcomes(self, slots: Slots, times: Vector, lags: Vector) -> list[Noticed]:
-        """Outcomes came, so many seconds after their forecasts (`lags_of`; NaN: unknown) -> the alarms raised."""
-
-        def hear(rows: Vector, own: Slots, log: Vector) -> None:
-            hear_outcomes(self._every, self._delay, rows, WIDTH, own, times, lags, log)
+            hear_rows(self._every, self._score, self._delay, rows, WIDTH, own, times, scores, lags, log)
 
         return self._changed(slots, hear)
 
@@ -405,13 +423,13 @@ class Notices(SlotRows):
         pending[event] = time
         if len(pending) > PATIENCE:
             del pending[next(iter(pending))]
-        return self.observe_scores(np.array([slot], dtype=np.int32), np.array([time]), np.array([score]))
+        return self.observe(np.array([slot], dtype=np.int32), np.array([time]), np.array([score]), UNKNOWN)
 
     def outcome(self, slot: int, event: int, time: float) -> list[Noticed]:
         """The outcome of forecast number `event` of a slot came."""
         pending = self.queues.get(slot, {})
         lag = time - pending.get(event, np.nan)
-        raised = self.observe_outcomes(np.array([slot], dtype=np.int32), np.array([time]), np.array([lag]))
+        raised = self.observe(np.array([slot], dtype=np.int32), np.array([time]), UNKNOWN, np.array([lag]))
         # Told once more after an interrupt before this line, it is the same arrival: less than a second later.
         pending.pop(event, None)
         if not pending:
@@ -456,11 +474,8 @@ class Notices(SlotRows):
 
     def deadlines(self, slots: Slots) -> Vector:
         """The moment at which each slot is to be asked next; infinity where nothing can be missed yet."""
-        rows = self.matrix[slots]
-        open_ = rows[:, [FORECASTS + OPEN, OUTCOMES + OPEN]] == 1.0
-        found = np.where(open_, np.inf, rows[:, [FORECASTS + DEADLINE, OUTCOMES + DEADLINE]]).min(axis=1)
-        waits = (rows[:, TOLD] == 0.0) & (rows[:, ASKED] == MANY)
-        found = np.minimum(found, np.where(waits, rows[:, FIRST] + LIVE, np.inf))
+        found = np.empty(len(slots))
+        find_deadlines(self.flat, self.stride, slots.astype(np.int32), found)
         return np.where(found >= NEVER, np.inf, found)
 
     def states(self, slots: Slots) -> list[bytes]:
@@ -495,16 +510,22 @@ class Notices(SlotRows):
 
     def words(self, slots: Slots) -> npt.NDArray[Any]:
         """The state of some slots in a word, the worst that holds; "good" only where all four detectors watch."""
-        rows, quiet = self.matrix[slots], float(self.settings.quiet)
+        rows, moved = self.matrix[slots], self.moved(slots)
         watched = self.watching(slots).all(axis=1)
         found = np.where(watched, STATES.index("good"), STATES.index("learning"))
-        for at, word in ((DELAY, "outcomes later"), (SCORE, "score moved")):
-            lately = rows[:, at + SEEN] - rows[:, at + ALARM_AT] <= quiet
-            found[(rows[:, at + SHIFT_ALARMS] > 0) & lately] = STATES.index(word)
+        found[moved[:, 1]] = STATES.index("outcomes later")
+        found[moved[:, 0]] = STATES.index("score moved")
         found[(rows[:, OUTCOMES + OPEN] == 1.0) & (rows[:, ASKED] > 0.0)] = STATES.index("no outcomes")
         found[rows[:, TOLD] < 0.0] = STATES.index("never an outcome")
         found[rows[:, FORECASTS + OPEN] == 1.0] = STATES.index("silent")
         return np.array(STATES, dtype=object)[found]
+
+    def moved(self, slots: Slots) -> npt.NDArray[np.bool_]:
+        """Of each slot whether its score, and the delay of its outcomes, have moved within the last `quiet` values."""
+        rows = self.matrix[slots]
+        seen, at = rows[:, [SCORE + SEEN, DELAY + SEEN]], rows[:, [SCORE + ALARM_AT, DELAY + ALARM_AT]]
+        ever = rows[:, [SCORE + SHIFT_ALARMS, DELAY + SHIFT_ALARMS]] > 0
+        return np.asarray(ever & (seen - at <= self.settings.quiet))
 
     def watching(self, slots: Slots) -> npt.NDArray[np.bool_]:
         """Of each slot what can be noticed by now: no forecasts, no outcomes, a score that moved, outcomes later."""

@@ -22,9 +22,12 @@ from calibeat._util.check import check_interval
 from calibeat._util.words import counted, visible
 from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
 
+from . import notices
 from .patterns import check_pattern, condition
 from .store import open_connection
 from .store.queries import AlarmRow
+from .store.types import END_ALARMS
+from .watch import NOTICED, RAW_SCORE
 
 log = logging.getLogger("calibeat.service")
 QUIET = Settings(1e6).quiet  # outcomes without an alarm after which an episode is over
@@ -33,7 +36,10 @@ CLOSE_SECONDS = 5.0  # seconds from one look for episodes that are over to the n
 CLOSED_AT_ONCE = 1000
 LONGEST_MUTE = 366 * 86_400.0
 NAMED = 3  # streams that a message names
-_OPEN = "SELECT DISTINCT a.stream, s.monitor FROM alarm a JOIN stream s ON s.number = a.stream WHERE a.ended IS NULL"
+_OPEN = (
+    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice FROM alarm a JOIN stream s ON s.number = a.stream "
+    "WHERE a.ended IS NULL"
+)
 # What to look at first, by the beginning of what a monitor says.
 LOOK_FIRST = {
     "too low from": "events of that region since then",
@@ -42,6 +48,11 @@ LOOK_FIRST = {
     "too high": "the pipeline of outcomes: some may be lost",
     "too sure": "the inputs of the model; then train it again",
     "not sure enough": "whether the model was trained again since then",
+    notices.NO_FORECASTS: "whoever asks for them; is it a holiday?",
+    notices.NO_OUTCOMES: "the pipeline of outcomes",
+    notices.LATER: "the pipeline of outcomes",
+    notices.NEVER_AN_OUTCOME: "whether anybody sends outcomes under these names",
+    notices.MOVED: "the unit, the version and the inputs of the model",
 }
 
 
@@ -110,21 +121,34 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
     >>> alarm = AlarmRow(70, 40.0, "too sure", True, 1, "paris", 1.5, None)
     >>> sentence([alarm], 1_790_000_000.0, None)  # doctest: +ELLIPSIS
     'paris: forecasts too sure, since about 2026-09-21 14:13 UTC. Look first at the inputs of the model; then ...'
+    >>> silent = AlarmRow(1, 1.0, "no forecasts", True, 3, "rome", 1.5, part=NOTICED)
+    >>> sentence([silent], 1_790_000_000.0, None)
+    'rome: no forecasts, since about 2026-09-21 14:13 UTC. Look first at whoever asks for them; is it a holiday?'
     >>> sentence([alarm, AlarmRow(70, 40.0, "too low", True, 2, "rome", 1.5, None)], None, 1_790_000_000.0)
     'over since 2026-09-21 14:13 UTC: 2 streams, paris, rome: forecasts too sure in 1, too low in 1.'
     """
     streams = list(dict.fromkeys(visible(alarm.stream) for alarm in alarms))
-    kinds = Counter(alarm.what for alarm in alarms).most_common()
+    kinds = Counter(map(in_words, alarms)).most_common()
     more = len(streams) - NAMED
     names = ", ".join(streams[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
     where = names if len(streams) == 1 else f"{counted(len(streams), 'stream')}, {names}"
     what = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} in {count:,}" for kind, count in kinds[:NAMED])
     since = f", since about {_moment(since_time)}" if since_time is not None and ended is None else ""
-    text = f"{where}: forecasts {what}{since}."
+    upstream = next((f" ({alarm.detail})" for alarm in alarms if (alarm.detail or "").startswith("upstream")), "")
+    text = f"{where}: {what}{upstream}{since}."
     if ended is not None:
         return f"over since {_moment(ended)}: {text}"
-    look = next((words for kind, words in LOOK_FIRST.items() if kinds[0][0].startswith(kind)), None)
+    first = max(alarms, key=lambda alarm: kinds[0][0] == in_words(alarm)).what.removeprefix(RAW_SCORE)
+    look = next((words for kind, words in LOOK_FIRST.items() if first.startswith(kind)), None)
     return f"{text} Look first at {look}." if look else text
+
+
+def in_words(alarm: AlarmRow) -> str:
+    """What an alarm says, in some words."""
+    if alarm.part != NOTICED:
+        what = alarm.what if alarm.what.startswith(RAW_SCORE) else f"forecasts {alarm.what}"
+        return f"{what} of {alarm.detail}" if alarm.detail else what
+    return f"{alarm.what} ({alarm.detail})" if alarm.what == notices.MOVED and alarm.detail else alarm.what
 
 
 def _moment(seconds: float) -> str:
@@ -196,26 +220,27 @@ def mutes(select: Callable[[str, Any], list[tuple[Any, ...]]]) -> list[Mute]:
 # ---- open or over ---------------------------------------------------------------------------------------------------
 
 
-def is_quiet(monitor: bytes | None) -> bool:
-    """Whether the episode of a stream is over, by the bytes of its monitor.
+def is_quiet(monitor: bytes | None, part: int = 0) -> bool:
+    """Whether the episode of a stream is over, by the bytes of its monitors, of which one is asked.
 
     One that is not watched has none. One that was reset has raised no alarm.
     """
-    if monitor is None:
+    width = Settings(1e6).width + 1  # behind a row is a whole number
+    row = np.frombuffer(monitor or b"")[part * width : (part + 1) * width]
+    if not len(row):
         return True
-    row = np.frombuffer(monitor)[:-1]  # behind it is a whole number
     return bool(row[ALARMS] == 0.0 or row[N] - row[ALARM_AT] > QUIET)
 
 
 def close_quiet(connection: Any) -> int:
     """Note of the alarms that are over that they are -> how many there were."""
-    over = [
-        number
-        for number, monitor in connection.all(f"{_OPEN} LIMIT {CLOSED_AT_ONCE}")
-        if is_quiet(None if monitor is None else bytes(monitor))
-    ]
-    for number in over:
-        connection.run("UPDATE alarm SET ended = ? WHERE stream = ? AND ended IS NULL", (time.time(), number))
+    over = []
+    for number, what, part, *states in connection.all(f"{_OPEN} LIMIT {CLOSED_AT_ONCE}"):
+        monitor, notice = (None if state is None else bytes(state) for state in states)
+        if notices.is_over(what, notice) if part == NOTICED else is_quiet(monitor, part):
+            over.append((time.time(), number, what, part))
+    for ended in over:
+        connection.run(f"{END_ALARMS} AND part = ?", ended)
     return len(over)
 
 

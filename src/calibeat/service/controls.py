@@ -34,9 +34,13 @@ from .store.types import (
     weighted,
 )
 
+ANSWERS = {"copy": "copied", "rename": "renamed", "delete": "deleted"}
 FORGETTING = "forgetting"  # it is recorded, and answered when it is done
 _INSERT = "INSERT INTO control (stream, seq, time, verb, detail, nth) VALUES (?, ?, ?, ?, ?, ?)"
 _NOBODY = 0  # the stream of what was done to one that is no longer there
+RETRIED_WITHIN = 600.0  # seconds: a request that comes once more within them is a retry, and gets the same answer
+_DONE_BEFORE = "SELECT 1 FROM control WHERE stream = ? AND verb = ? AND detail = ? AND time >= ? LIMIT 1"
+_PAST = {"copy": "copied", "rename": "rename", "delete": "delete"}  # how the log calls what leaves a name taken or gone
 
 
 def share_of(state: StreamState) -> dict[str, float]:
@@ -83,10 +87,24 @@ class Controls:
     def do(self, control: Control) -> str:
         """Do it -> a word for it. `Refusal` if it cannot be done; then nothing has changed."""
         state = self._streams.get(control.stream)
-        if state is None or state.events == 0:
+        is_there = state is not None and state.events > 0
+        if self._is_retry(control, is_there=is_there):
+            return ANSWERS[control.verb]
+        if state is None or not is_there:
             raise unknown_stream(control.stream)
         done: str = getattr(self, f"_{control.verb}")(state, control)
         return done
+
+    def _is_retry(self, control: Control, *, is_there: bool) -> bool:
+        """Whether this was done a short while ago: a client whose answer was lost asks once more."""
+        if control.verb not in _PAST or is_there != (control.verb == "copy"):
+            return False
+        made = self._streams.get(control.to)
+        if control.to and made is None:
+            return False
+        number = _NOBODY if made is None else made.number
+        what = (number, _PAST[control.verb], control.stream, self._now - RETRIED_WITHIN)
+        return bool(self._connection.all(_DONE_BEFORE, what))
 
     # ---- how it forecasts and learns --------------------------------------------------------------------------------
 
@@ -151,6 +169,10 @@ class Controls:
     def _copy(self, state: StreamState, control: Control) -> str:
         """Another stream with the same state, which begins where this one is. The events stay where they are."""
         self._check_new(control.to)
+        waiting = "SELECT count(*) FROM correction WHERE stream = ? AND applied = 0"
+        if count := self._connection.all(waiting, (state.number,))[0][0]:
+            sentence = f"stream must have no corrections that wait when it is copied, got {count} - try again soon"
+            raise Refusal("conflict", sentence, "stream", 409)
         number = self._store.create([control.to])[control.to]
         made = StreamState(control.to, number=number, version=1)
         for name in (
@@ -186,7 +208,7 @@ class Controls:
             (number,),
         )
         note(self._connection, number, None, self._now, "copied", control.stream)
-        return "copied"
+        return ANSWERS["copy"]
 
     def _rename(self, state: StreamState, control: Control) -> str:
         """The same stream under another name. What it draws stays what it was."""
@@ -198,7 +220,7 @@ class Controls:
         )
         self._connection.run("UPDATE ranking SET name = ? WHERE stream = ?", (control.to, state.number))
         del self._streams[control.stream]
-        return "renamed"
+        return ANSWERS["rename"]
 
     def _delete(self, state: StreamState, control: Control) -> str:
         """It has no name any more and is in no list. Its events are deleted in later groups, some at a time."""
@@ -207,8 +229,8 @@ class Controls:
         self._store.write(rows_of(Changes(totals=totals)))
         written = self._connection.run(
             "UPDATE stream SET name = ?, mode = ?, events = 0, outcomes = 0, pending = 0, held = 0, expired = 0, "
-            "alarms = 0, state = NULL, monitor = NULL, base = NULL, base_monitor = NULL, version = version + 1 "
-            "WHERE number = ?",
+            "alarms = 0, state = NULL, monitor = NULL, notice = NULL, deadline = NULL, base = NULL, "
+            "base_monitor = NULL, version = version + 1 WHERE number = ?",
             (f"\x7f{state.number}", DELETING, state.number),  # no stream can have such a name
         )
         assert written == 1  # noqa: S101 - it is locked
@@ -216,7 +238,7 @@ class Controls:
         del self._streams[control.stream]
         self.deleted.append(state.number)
         self.is_changed = True
-        return "deleted"
+        return ANSWERS["delete"]
 
     # ---- its events -------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,27 @@ from calibeat._util.check import check_interval, check_whole, shown
 from calibeat.core.method import method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitors import first_unread
+from calibeat.monitor.notices import NoticeSettings
 
 from .controls import FORGETTING, Controls, delete_some
 from .counters import EngineCounters
-from .events import Control, InvalidEvent, Refusal
+from .events import Control, ForecastEvent, InvalidEvent, Refusal
 from .model import Folded, Model
+from .notices import (
+    BEAT,
+    FEWEST,
+    SHARE,
+    SILENCES,
+    TOGETHER,
+    Deadlines,
+    Downtime,
+    Listener,
+    Noticed,
+    beat,
+    downtimes,
+    due_at,
+    note_downtime,
+)
 from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_connection, open_store, queries, reading
 from .store.schema import Connection, get_meta, set_meta
@@ -50,6 +66,7 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
+from .watch import CLASS, NOTICED, RAW, RAW_SCORE
 
 if TYPE_CHECKING:
     from .rework import Rework, Reworker
@@ -60,12 +77,25 @@ OnAlarm = Callable[[list[AlarmInfo]], None]
 DEFAULT_METHOD = "auto"
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
+OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
+ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
+LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to the next: others serve streams too
+SHORT = 1.0  # seconds: a session that is opened again within them was not away
+SOON = 0.001  # seconds after a deadline
+LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
+_NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
+# Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
+_SILENT = (
+    "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
+    "FROM alarm WHERE time > ? AND what = ?"
+)
+_IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +109,7 @@ class EngineSettings:
     method : the name of a preset; None takes what the store was made with, AUTO for a new one.
     seed : for the draws of a hedging method; None takes the store's, 0 for a new one.
     monitor : outcomes between false alarms (`Monitor.arl`); None watches nothing.
+    notice : whether silence, late outcomes and a score that has moved are noticed: see `notices`.
     expire : age in seconds at which a forecast without an outcome is given up; None waits for ever.
     expire_as : None drops such a forecast; 0 or 1 is learnt in the place of the outcome that did not come.
     mature : age in seconds at which an outcome is learnt, ones and zeros alike; None learns it when it comes.
@@ -92,6 +123,7 @@ class EngineSettings:
     method: str | None = None
     seed: int | None = None
     monitor: float | None = None
+    notice: bool = True
     expire: float | None = None
     expire_as: int | None = None
     mature: float | None = None
@@ -146,17 +178,25 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
+        self._listener = Listener(NoticeSettings()) if settings.notice else None
+        self.is_live = True  # False: the events of a log happen once more, and its times are the clock
+        self._deadlines = Deadlines()
+        self._downtimes: list[Downtime] = []
+        self._next_beat = self._next_list = -np.inf  # when to leave a sign of life, and to read all deadlines again
         self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
-        self._resuming: dict[str, None] = {}  # streams that learn or drop what has waited while they were frozen
+        self._next_look = -np.inf  # see `_look_for_rest`
+        # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
+        self._resuming: dict[int, None] = {}
         self._deleting: list[int] = []  # numbers of streams whose events are being deleted
         self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
         self._finished: deque[Rework] = deque()  # those whose new state is there
         self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
         self._reworker: Reworker | None = None
         self.is_away = False  # the database does not answer: requests are refused
+        self._left: float | None = None  # since when
         self._url: str | None = None  # where a new session is opened
         self.method_name = ""  # as the store calls it
 
@@ -187,6 +227,7 @@ class Engine:
     def start(self, deliver: Deliver) -> None:
         """Start the thread; `deliver` is called on it once for each committed group, with (ticket, answer) pairs."""
         self._deliver = deliver
+        self.listen()
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
         from .rework import Reworker  # which replays with what is built on engines
@@ -244,14 +285,23 @@ class Engine:
                     self._guard(partial(self._put_in_place, self._finished.popleft()))
                 if self._deleting and not self.is_away:
                     self._guard(self.delete_some)
-                if self._unranked and (not requests or time.monotonic() >= self._next_rank):
-                    self._guard(self.rank)
+                self._keep_house(is_idle=not requests)
             self._refuse_forgetting()
             if not self.is_away:
                 self._guard(self._finish)
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
+
+    def _keep_house(self, *, is_idle: bool) -> None:
+        """What is done now and then between groups."""
+        now = time.monotonic()
+        if self._unranked and (is_idle or now >= self._next_rank):
+            self._guard(self.rank)
+        if self.store.is_server and now >= self._next_look and not self.is_away:
+            self._guard(self._look_for_rest)
+        if self._listener is not None and now >= self._next_beat and not self.is_away:
+            self._guard(self._beat)
 
     def _next(self) -> list[Request] | None:
         """What waits, as one group; an empty one where only time has passed; None at the end."""
@@ -263,16 +313,19 @@ class Engine:
                     return []
                 if self._wake.wait(self._idle()):
                     continue
-                if self.is_away or self._unranked or self._deleting or self._is_due():
-                    return []
+                return []
             taken: list[Request] = []
             size = 0
             while self._waiting and (not taken or size + len(self._waiting[0][1]) <= self.settings.group):
                 if is_control(self._waiting[0]) and taken:
                     break
-                taken.append(self._waiting.popleft())
-                size += len(taken[-1][1])
-                if is_control(taken[-1]):  # a group of its own
+                request, rest = in_two(self._waiting.popleft())
+                taken.append(request)
+                size += len(request[1])
+                if rest is not None:  # the others come first
+                    self._waiting.append(rest)
+                    break
+                if is_control(request):  # a group of its own
                     break
             self._events -= size
             self.counters.queued = self._events
@@ -319,6 +372,8 @@ class Engine:
         """The session is given up, with all that memory has."""
         _log.warning("the store is away, requests are refused until it answers: %s", _one_line(error))
         self.is_away = True
+        if self._left is None:
+            self._left = self.clock()
         self._streams.clear()
         self._tables.clear()
         self._resuming.clear()
@@ -350,7 +405,18 @@ class Engine:
         self.store, self.is_away = store, False
         self._guard(self._look_for_rest)
         if not self.is_away:
+            self._guard(self._come_back)
+        if not self.is_away:
             _log.warning("the store answers again")
+
+    def _come_back(self) -> None:
+        """Nobody could be heard while the database was away."""
+        now = self.clock()
+        if self._listener is not None and self._left is not None and now - self._left > SHORT:
+            with suppress(*self.store.retries, StoreBusy):
+                note_downtime(self.store, self._left, now)
+            self._downtimes = downtimes(self.store.connection, now)
+        self._left = None
 
     def _guard(self, work: Callable[[], None]) -> None:
         """Do something between two groups; a server may go away meanwhile."""
@@ -363,6 +429,7 @@ class Engine:
 
     def _finish(self) -> None:
         """The last thing before the end."""
+        self._beat()
         self.rank()
         if not self._unranked:
             with suppress(StoreBusy):  # the next start brings all places up to date
@@ -388,20 +455,26 @@ class Engine:
         asked = [event for _, events in requests for event in events if type(event) is not InvalidEvent]
         names = {event.stream for event in asked}
         names.update(name for name, _ in aged)
+        names.update(resumed.values())
+        overdue = self._overdue(now)
+        names.update(overdue.values())
         if loaded := store.streams(names, self._streams):
             self._load(loaded)
         streams = self._streams
-        aged = [(name, record) for name, record in aged if name in streams]  # it may have been renamed
+        # Another process may have renamed one since: then it is done in the next group.
+        aged = [(name, record) for name, record in aged if _is(streams.get(name), record.stream)]
+        resumed = {number: name for number, name in resumed.items() if _is(streams.get(name), number)}
         ids = {(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None}
         ids.update((record.stream, record.id) for _, record in aged)
-        plan = Plan(self.settings, streams, store.known(ids) if ids else {}, now, self.model.method)
-        plan.age(aged, [streams[name] for name in resumed if name in streams])
+        plan = Plan(self.settings, streams, store.known(ids) if ids else {}, now, self.model.method, live=self.is_live)
+        plan.age(aged, [streams[name] for name in resumed.values()])
+        asked_of = [plan.ask(state) for state in self._still_overdue(overdue, now)]
         for _, events in requests:
             plan.take(events)
         if plan.begun:
             plan.number_streams(store.create(list(plan.begun)))
             self._streams.update(plan.begun)
-        changes = self._fold(plan, now)
+        changes = self._fold(plan, now, asked_of)
         started = time.perf_counter()
         if changes:
             store.write(rows_of(changes))
@@ -411,8 +484,8 @@ class Engine:
             self._note(plan)
         else:
             store.rollback()
-        for name in resumed:
-            del self._resuming[name]
+        for number in resumed:
+            del self._resuming[number]
         self._drop_tables(names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
@@ -426,6 +499,11 @@ class Engine:
             settled_after(connection, state.number, first_unread(state.monitor)) if watched and state.monitor else {}
             for state in streams
         ]
+        if self._listener is not None:
+            self._listener.check([state.notice for state in streams if state.notice is not None])
+        else:
+            for state in streams:  # it would not know what has come meanwhile
+                state.notice = state.deadline = None
         grouped = [state for state in streams if state.shape.groups is not None]
         self.model.load(streams, unread, {state.name: stored_cells(connection, state.number) for state in grouped})
         for state in grouped:
@@ -446,7 +524,7 @@ class Engine:
             del self._tables[oldest]
             self._streams.pop(oldest, None)
 
-    def _fold(self, plan: Plan, now: float) -> Changes:
+    def _fold(self, plan: Plan, now: float, overdue: list[int]) -> Changes:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
         before = sum(state.alarms for state in touched)
@@ -457,11 +535,122 @@ class Engine:
         changes = plan.finish(made)
         for state in touched:
             state.version += 1
-        for slot, last, page in made.raised:
-            changes.alarms.append(AlarmInfo(last.at, last.since, last.what, page, 0, touched[slot].name, now))
+        for slot, part, last, page in made.raised:
+            what, state = f"{RAW_SCORE}{last.what}" if part == RAW else last.what, touched[slot]
+            detail = None if part < CLASS else f"class {state.shape.label(part - CLASS)}"
+            changes.alarms.append(
+                AlarmInfo(last.at, last.since, what, page, 0, state.name, now, None, None, part, detail)
+            )
+        if self._listener is not None and (plan.arrivals.slots or overdue):
+            self._hear(plan, touched, now, overdue)
         if touched:
             changes.totals["alarms"] = sum(state.alarms for state in touched) - before
         return changes
+
+    # ---- what is noticed without outcomes: see `notices` ------------------------------------------------------------
+
+    def listen(self) -> None:
+        """From now on somebody listens. What came before this process is known, and when nobody did."""
+        if self._listener is None:
+            return
+        now, connection = self.clock(), self.store.connection
+        alive = get_meta(connection).get("alive")
+        # Other processes on a server leave signs of life too, from time to time.
+        if alive is not None and now - float(alive) > (2.0 * BEAT if self.store.is_server else 0.0):
+            note_downtime(self.store, float(alive), now)
+        self._downtimes = downtimes(connection, now)
+        self.list_deadlines()
+        self._beat()
+
+    def leave_sign(self, now: float) -> None:
+        """Somebody has listened until now, at least."""
+        if now > float(get_meta(self.store.connection).get("alive", 0.0)):
+            beat(self.store, now)
+
+    def list_deadlines(self) -> None:
+        """Read when which stream is to be asked."""
+        select = "SELECT deadline, number, name FROM stream WHERE deadline IS NOT NULL"
+        self._deadlines.replace(self.store.connection.all(select))
+        self._next_list = time.monotonic() + LIST_SECONDS
+
+    def _beat(self) -> None:
+        """Leave a sign of life; on a server also see what others have done."""
+        if self._listener is None:
+            return
+        now = self.clock()
+        self._next_beat = time.monotonic() + BEAT
+        with suppress(*self.store.retries, StoreBusy):
+            beat(self.store, now)
+            if self.store.is_server and time.monotonic() >= self._next_list:
+                self._downtimes = downtimes(self.store.connection, now)
+                self.list_deadlines()
+
+    def _overdue(self, now: float) -> dict[int, str]:
+        """Streams of which something should have come by now, as far as memory knows: numbers and names."""
+        found = {}
+        for number, name in self._deadlines.take(now, ASKED_AT_ONCE) if self._listener is not None else ():
+            state = self._streams.get(name)
+            if state is None or state.number != number:  # it may have another name now
+                names = self.store.connection.all(_NAME_OF, (number,))
+                name = names[0][0] if names else ""  # noqa: PLW2901
+            elif state.due > now:
+                self._deadlines.set(number, name, state.due)
+                continue
+            if name:
+                found[number] = name
+        return found
+
+    def _still_overdue(self, found: dict[int, str], now: float) -> Iterator[StreamState]:
+        """Those of them that are so by the store, too."""
+        for number, name in found.items():
+            state = self._streams.get(name)
+            if state is None or state.number != number:
+                continue
+            if state.due < now:
+                yield state
+            else:
+                self._deadlines.set(number, name, state.due)
+
+    def _hear(self, plan: Plan, touched: list[StreamState], now: float, overdue: list[int]) -> None:
+        """The notices of a group's streams hear what has arrived. Alarms and their ends go to the other changes."""
+        assert self._listener is not None  # noqa: S101 - it is asked for
+        arrivals, changes = plan.arrivals, plan.changes
+        heard = self._listener.hear([state.notice for state in touched], arrivals, self._downtimes, overdue, now)
+        for state, row, deadline in zip(touched, heard.rows, heard.deadlines, strict=True):
+            state.notice, state.deadline = row, deadline
+            state.due = due_at(deadline, now, is_history=state.is_history)
+            self._deadlines.set(state.number, state.name, state.due)
+        for slot, what in heard.ended:
+            changes.ended.append((touched[slot].name, what, now))
+        if heard.alarms:
+            self._raise(heard.alarms, changes, touched, now)
+
+    def _raise(self, found: list[Noticed], changes: Changes, touched: list[StreamState], now: float) -> None:
+        """New alarms. If many streams fall silent within an hour, one of them pages for all."""
+        upstream = {what: self._upstream(what, found, now) for what in SILENCES}
+        for slot, alarm, detail, is_over in found:
+            state, page = touched[slot], alarm.page
+            if page and (cause := upstream.get(alarm.what)) is not None:
+                page, detail = bool(cause), cause  # noqa: PLW2901
+                upstream[alarm.what] = ""
+            state.alarms += 1
+            ended = now if is_over else None
+            changes.alarms.append(
+                AlarmInfo(
+                    *(alarm.at, alarm.since, alarm.what, page, 0, state.name, now, None, ended, NOTICED, detail or None)
+                )
+            )
+
+    def _upstream(self, what: str, found: list[Noticed], now: float) -> str | None:
+        """What the page says that stands for many streams; "" if there was one; None if each pages for itself."""
+        new = sum(alarm.what == what and alarm.page for _, alarm, *_ in found)
+        if not new:
+            return None
+        streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, what))[0]
+        silent, total = new + streams, int(queries.stored_totals(self.store.connection)["streams"])
+        if silent < FEWEST or silent <= SHARE * total:
+            return None
+        return "" if paged else f"upstream: {silent} of {total} streams within an hour"
 
     def rank(self) -> None:
         """The streams that were written get their places in the lists, some at a time."""
@@ -476,10 +665,11 @@ class Engine:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     def _look_for_rest(self) -> None:
-        """What a process before has left: streams that are being resumed or deleted."""
-        rows = self.store.connection.all("SELECT number, name, mode FROM stream WHERE mode <> 0")
-        self._deleting = [number for number, _, mode in rows if mode == DELETING]
-        self._resuming = dict.fromkeys(name for _, name, mode in rows if mode & (RESUMING | DROPPING))
+        """What another process has left, or a process before: streams that are being resumed or deleted."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
+        self._deleting = [number for number, mode in rows if mode == DELETING]
+        self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
 
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
@@ -505,7 +695,7 @@ class Engine:
             store.rollback()
         self._follow(controls, now)
         if state is not None and state.mode & (RESUMING | DROPPING):
-            self._resuming[control.to if control.verb == "rename" else control.stream] = None
+            self._resuming[state.number] = None
         if done == FORGETTING and state is not None:  # it is answered when it is done
             self._forgetting.setdefault(state.number, []).append(ticket)
             if self._reworker is not None:
@@ -524,14 +714,18 @@ class Engine:
             if rework := self.reworks.get(changed.number):
                 rework.note(seq, verb, now)
 
-    def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], list[str]]:
+    def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], dict[int, str]]:
         """What happens without a request; and the streams that are being resumed and have this as their rest."""
-        aged, done = self._aged(now) if self._has_ages else [], list[str]()
-        for name in self._resuming:
-            found = self.store.waiting(name, AGED_AT_ONCE)
+        aged, done = self._aged(now) if self._has_ages else [], dict[int, str]()
+        for number in list(self._resuming):
+            found = self.store.waiting(number, AGED_AT_ONCE)
             aged += found
             if len(found) < AGED_AT_ONCE:
-                done.append(name)
+                names = self.store.connection.all(_IS_RESUMING, (number,))
+                if names:
+                    done[number] = names[0][0]
+                else:  # another process has done it
+                    del self._resuming[number]
         return aged, done
 
     def finish_all(self) -> None:
@@ -590,7 +784,8 @@ class Engine:
         store.begin()
         found = store.connection.all("SELECT name, mode FROM stream WHERE number = ?", (rework.number,))
         names = [name for name, mode in found if mode != DELETING]
-        self._streams = {name: state for name, state in self._streams.items() if state.number != rework.number}
+        for name in names:  # one that was renamed or deleted is not there under its name
+            self._streams.pop(name, None)
         state = store.streams(names, {}).get(names[0]) if names else None
         if state is not None and rework.apply(store, state, now):
             store.commit()
@@ -652,11 +847,14 @@ class Engine:
             return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
-        return AGE_SECONDS if self._has_ages else None
+        waits = [AGE_SECONDS] if self._has_ages else [LOOK_SECONDS] if self.store.is_server else []
+        if self._listener is not None:
+            waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
+        return min(waits, default=None)
 
     def _is_due(self) -> bool:
         """Whether there is something to do without a request."""
-        return bool(self._resuming) or self._is_age_due()
+        return bool(self._resuming) or self._is_age_due() or self._deadlines.first < self.clock()
 
     def _is_age_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
@@ -679,6 +877,8 @@ class Engine:
 
     def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
         """Call a listener. Its errors are logged and do not stop the engine."""
+        if listener is self._deliver:
+            what = joined(what)
         try:
             listener(what)
         except Exception:  # noqa: BLE001 - whatever it is
@@ -689,6 +889,49 @@ class Engine:
         self.store.rollback()
         self._streams.clear()
         self._tables.clear()
+
+
+@dataclass(frozen=True)
+class Part:
+    """The ticket of a part of a request, which is answered with its last part."""
+
+    ticket: Any
+    answers: list[Any]  # of the parts so far
+    is_last: bool = False
+
+
+def in_two(request: Request) -> tuple[Request, Request | None]:
+    """A request, or what is done of it now and what is done later.
+
+    Many outcomes are found at as many places of a large store. They need not be learnt together, so others do not have
+    to wait for all of them.
+    """
+    ticket, events = request
+    if len(events) <= OUTCOMES_AT_ONCE or isinstance(events[0], (ForecastEvent, Control)):
+        if not isinstance(ticket, Part):
+            return request, None
+        return (replace(ticket, is_last=True), events), None
+    part = ticket if isinstance(ticket, Part) else Part(ticket, [])
+    return (part, events[:OUTCOMES_AT_ONCE]), (part, events[OUTCOMES_AT_ONCE:])
+
+
+def joined(answers: list[tuple[Any, Answer]]) -> list[tuple[Any, Answer]]:
+    """Answers, with the parts of a request as one: what was refused refuses all of it."""
+    whole: list[tuple[Any, Answer]] = []
+    for ticket, answer in answers:
+        if not isinstance(ticket, Part):
+            whole.append((ticket, answer))
+            continue
+        ticket.answers.append(answer)
+        if ticket.is_last:
+            refused = [each for each in ticket.answers if isinstance(each, Refusal)]
+            whole.append((ticket.ticket, refused[0] if refused else [told for each in ticket.answers for told in each]))
+    return whole
+
+
+def _is(state: StreamState | None, number: int) -> bool:
+    """Whether this is the stream of that number."""
+    return state is not None and state.number == number
 
 
 def is_control(request: tuple[Any, Any]) -> bool:

@@ -49,11 +49,11 @@ from calibeat.hosts.rows import (
     fold_on_rows,
     new_rows,
 )
-from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
-from calibeat.monitor.monitors import Monitors
-from calibeat.monitor.waiting import Event, Queue
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.waiting import Queue
 
 from .shape import PLAIN, Shape
+from .watch import Raised, Settled, Watch
 
 StoredCell = tuple[int, bytes]  # a slot, and what it holds
 
@@ -64,22 +64,16 @@ class StreamBytes:
 
     name: str
     state: bytes | None = None  # the row: state of the method, and stats behind it
-    monitor: bytes | None = None  # as `Monitors.states` gives it
-    queue: Queue | None = None  # what waits in the monitor; the store has it as events
-    alarms: int = 0  # of the monitor
+    monitor: bytes | None = None  # its monitors: see `watch`
+    notice: bytes | None = None  # when things arrived: see `notices`
+    deadline: float | None = None  # the moment at which something is overdue; None: nothing can be missed
+    queues: list[Queue] = field(default_factory=list)  # what waits in the monitors; the store has it as events
+    alarms: int = 0
     draws: int | None = None  # names the stream's draws; made when it first draws
     origin: str | None = None  # the name that its draws are made of, where it was renamed
     shape: Shape = PLAIN
     table: GroupTable | None = None  # of a stream with groups; a fold changes it in place
     changed: list[StoredCell] = field(default_factory=list)  # what the last folds have changed in it
-
-
-class Raised(NamedTuple):
-    """The last alarm that a fold has raised in a stream. It pages if any of them did."""
-
-    slot: int
-    alarm: Alarm
-    page: bool
 
 
 class Folded(NamedTuple):
@@ -158,13 +152,16 @@ class GroupedMethod:
         own: Ints,
         receipts: Any,
         draws: Vector,
-        monitors: Monitors | None,
+        watch: Watch | None,
         words: Ints,
     ) -> Fold:
         """As `fold_on_rows`, on the one row of the stream and its table."""
         columns: Any = GroupedColumns(self, slots, scores, outcomes, own)
         columns.words = words
-        return fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, monitors, columns)
+        made = fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, None, columns)
+        if watch is not None:
+            watch.read(columns)
+        return made
 
 
 class GroupedColumns(FoldColumns):
@@ -223,8 +220,8 @@ class Model:
     def begin_anew(self, stream: StreamBytes) -> None:
         """The state of a stream that has learnt nothing. Its forecasts are counted on: their numbers stay unique."""
         rows, width = self.rows([stream]), self.method_of(stream).width
-        stream.state = stream.table = stream.monitor = stream.queue = None
-        stream.alarms, stream.changed = 0, []
+        stream.state = stream.table = stream.monitor = None
+        stream.alarms, stream.changed, stream.queues = 0, [], []
         fresh = self.rows([stream])
         fresh[:, width + EVENTS] = rows[:, width + EVENTS]
         stream.state = fresh.tobytes()
@@ -250,7 +247,7 @@ class Model:
     def load(
         self,
         streams: Sequence[StreamBytes],
-        unread: Sequence[Mapping[int, Event | None]],
+        unread: Sequence[Mapping[int, Settled | None]],
         cells: Mapping[str, Sequence[StoredCell]] | None = None,
     ) -> None:
         """Check bytes that come from a store. `unread` is what the monitors hold, which their bytes leave out.
@@ -265,14 +262,13 @@ class Model:
             self._load_rows([streams[at] for at in part], cells or {})
         if self.watched is None:
             for stream in streams:
-                stream.monitor = stream.queue = None
+                stream.monitor, stream.queues = None, []
             return
-        known = [(stream, stream.monitor, held) for stream, held in zip(streams, unread, strict=True) if stream.monitor]
-        monitors, slots = Monitors(self.watched), np.arange(len(known), dtype=np.int32)
-        monitors.resize(len(known))
-        monitors.set_states(slots, [state for _, state, _ in known], [held for *_, held in known])
-        for slot, (stream, *_) in enumerate(known):
-            stream.queue = monitors.queues.get(slot)
+        for stream, held in zip(streams, unread, strict=True):
+            if stream.monitor is not None:
+                watch = Watch(self.watched, stream.shape.numbers, np.zeros(1))
+                watch.load([stream.monitor], [held])
+                stream.queues = watch.queues(0)
 
     def _load_rows(self, streams: list[StreamBytes], cells: Mapping[str, Sequence[StoredCell]]) -> None:
         """Check the rows of streams of one shape, and fill the table of one with groups."""
@@ -354,35 +350,31 @@ class Model:
         method: Any = self.method_of(streams[0]) if streams else self.method
         rows, at, known = self.rows(streams), np.array(slots, dtype=np.int32), np.array(outcomes, dtype=float)
         draws = self._draws(streams, rows, at[np.isnan(known)], method.width) if method.draws else np.empty(0)
-        monitors = None if self.watched is None else self._monitors(self.watched, streams, rows, method.width)
-        before = None if monitors is None else monitors.matrix[:, [ALARMS, PAGES]]
+        watch = None if self.watched is None else self._watch(self.watched, streams, rows, method)
         of, K = np.array(own, dtype=np.int64), method.numbers
         if not slots:  # something else has happened to the streams
             made = Fold(np.empty((0, K)), np.empty(0, dtype="V8"))
         elif isinstance(method, GroupedMethod):
             words = np.frombuffer(b"".join([part or b"" for part in given]), dtype=np.int64)
-            made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, monitors, words)
+            made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, watch, words)
             assert streams[0].table is not None  # noqa: S101 - `method_of` has made it
             streams[0].changed += changed_cells(streams[0].table)
         else:
             column = np.array(scores) if K == 1 else _scores_of_classes(given, known, K)
-            made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, monitors)
+            columns = FoldColumns(method, at, column, known, of)
+            made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, None, columns)
+            if watch is not None:
+                watch.read(columns)
         whole, size = rows.tobytes(), 8 * rows.shape[1]
         for slot, stream in enumerate(streams):
             stream.state = whole[slot * size : (slot + 1) * size]
         raised: list[Raised] = []
-        if monitors is not None and before is not None:
-            for slot, number in given_up:
-                monitors.update(slot, number, None)
-            every = np.arange(len(streams), dtype=np.int32)
-            states, counts = monitors.states(every), monitors.matrix[:, ALARMS].astype(int).tolist()
-            for slot, stream in enumerate(streams):
-                stream.monitor, stream.queue, stream.alarms = states[slot], monitors.queues.get(slot), counts[slot]
-            new = np.flatnonzero(monitors.matrix[:, ALARMS] > before[:, 0]).astype(np.int32)
-            pages = (monitors.matrix[:, PAGES] > before[:, 1]).tolist()
-            for slot, found in zip(new.tolist(), monitors.alarms(new), strict=True):
-                if found.last is not None:
-                    raised.append(Raised(slot, found.last, pages[slot]))
+        if watch is not None:
+            watch.give_up(given_up)
+            counts, raised = watch.raised()
+            for slot, (stream, state) in enumerate(zip(streams, watch.states(), strict=True)):
+                stream.monitor, stream.queues = state, watch.queues(slot)
+                stream.alarms += counts[slot]
         if K == 1:
             return Folded(made.forecasts.tolist(), made.receipts.tolist(), raised, {})
         asked = np.flatnonzero(np.isnan(known)).tolist()
@@ -398,16 +390,11 @@ class Model:
         keys = np.array([stream.draws for stream in streams], dtype=np.uint64)
         return uniforms_at(keys[slots], numbered(rows[:, width + EVENTS].copy(), slots))
 
-    def _monitors(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, width: int) -> Monitors:
-        """The monitors of streams. One that is not there yet begins with the next forecast."""
-        monitors = Monitors(settings)
-        monitors.resize(len(streams))
-        monitors.matrix[:, FORECASTS] = rows[:, width + EVENTS]
-        known = [slot for slot, stream in enumerate(streams) if stream.monitor is not None]
-        states = np.frombuffer(b"".join([streams[slot].monitor or b"" for slot in known]))
-        monitors.matrix[known] = states.reshape(len(known), settings.width + 1)[:, :-1]
-        monitors.queues = {slot: stream.queue for slot, stream in enumerate(streams) if stream.queue is not None}
-        return monitors
+    def _watch(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, method: Any) -> Watch:
+        """The monitors of streams. Those that are not there yet begin with the next forecast."""
+        watch = Watch(settings, method.numbers, rows[:, method.width + EVENTS])
+        watch.resume([stream.monitor for stream in streams], [stream.queues for stream in streams])
+        return watch
 
     def map(self, state: bytes, count: int) -> tuple[list[float], list[float]]:
         """Some scores from 0 to 1, and what each becomes now. Nothing is learnt or changed."""

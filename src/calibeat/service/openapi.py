@@ -52,6 +52,7 @@ _COMPONENTS = (
     StreamSettings,
     wire.StreamAnswer,
     wire.SegmentsAnswer,
+    wire.ClassesAnswer,
     wire.StreamsAnswer,
     wire.HistoryAnswer,
     wire.DelaysAnswer,
@@ -295,6 +296,9 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/streams/{stream}/segments": {
             "get": _read("Segments of a stream with groups", "SegmentsAnswer", SEGMENTS, of_stream)
+        },
+        "/v1/streams/{stream}/classes": {
+            "get": _read("Classes of a stream with many", "ClassesAnswer", NO_PARAMETERS, of_stream)
         },
         "/v1/streams/{stream}/reliability": {
             "get": _read("Outcomes by tenth of the forecast", "Reliability", RELIABILITY, of_stream)

@@ -20,6 +20,7 @@ from calibeat.errors import InvalidInput
 
 from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
 from .model import Folded
+from .notices import LIVE, Arrivals
 from .rollups import Rollups, class_losses
 from .shape import PLAIN, Answered, Shape
 from .store.types import (
@@ -84,11 +85,19 @@ class Plan:
     """A group in the making."""
 
     def __init__(
-        self, settings: EngineSettings, streams: Mapping[str, StreamState], known: Known, now: float, method: Method
+        self,
+        settings: EngineSettings,
+        streams: Mapping[str, StreamState],
+        known: Known,
+        now: float,
+        method: Method,
+        *,
+        live: bool = True,
     ) -> None:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
-        self._method = method
+        self._method, self.live = method, live
         self.operations, self.changes = GroupColumns(), Changes()
+        self.arrivals = Arrivals()  # for the notices
         self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: Known = {}
@@ -221,9 +230,19 @@ class Plan:
         state.pending += 1
         self.pending += 1
         state.last_time = max(state.last_time, record.time)
-        record.operation = len(self.operations.slots)
-        self.operations.add(record, self._slot(state), record.score, nan, -1)
+        record.operation, slot = len(self.operations.slots), self._slot(state)
+        self.operations.add(record, slot, record.score, nan, -1)
+        if self._settings.notice:
+            score = record.score if state.shape.numbers == 1 else float(np.frombuffer(record.given or b"").max())
+            self._arrive(state, slot, record.time, score, nan)
         self.changes.inserted.append(record)
+
+    def _arrive(self, state: StreamState, slot: int, time: float, score: float, lag: float) -> None:
+        """The notice of a stream hears of it: when it came, or at its own time where a history is sent."""
+        now = self._now
+        is_live = self.live and now - time <= LIVE
+        self.arrivals.add(slot, now if is_live else min(time, now), score, lag, ends=is_live and state.is_history)
+        state.is_history = not is_live and self.live
 
     def _note_names(self, state: StreamState, event: ForecastEvent, given: bytes, most: int) -> None:
         """Put the values of an event's groups into the book of its stream; the oldest leave where there is no room."""
@@ -236,6 +255,10 @@ class Plan:
                     oldest = next(iter(state.book))
                     del state.book[oldest]
                     self.changes.forgotten.append((state, oldest))
+
+    def ask(self, state: StreamState) -> int:
+        """The notice of a stream is asked, whatever happens to it -> its place in the group."""
+        return self._slot(state)
 
     def _slot(self, state: StreamState) -> int:
         """The place of a stream in the group. It is written."""
@@ -293,6 +316,8 @@ class Plan:
         is_first = record.status == PENDING
         record.outcome, record.outcome_time = outcome, time
         if is_first:
+            if self._settings.notice:
+                self._arrive(state, self._slot(state), time, nan, time - record.time)
             return self._settle(state, record)
         self._touch(record)
         return "corrected"
@@ -405,7 +430,7 @@ class Plan:
             else:
                 record.forecast = forecast
                 if streams[slot].mode & PASSTHROUGH:
-                    changes.said.append((record, forecast, record.named, record.score))
+                    changes.said.append((record, forecast, record.named, record.score, record.issued))
                     tell_scores(record)
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -50,6 +50,7 @@ from .store.types import (
     TableRow,
     replace_cells,
 )
+from .watch import alarms_of
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -69,6 +70,12 @@ _EVENT = (
     "SELECT nth, time, score, forecast, outcome, outcome_time, status, seq, outcome_seq, named, given, issued "
     "FROM event "
 )
+
+_CORRECTED = (
+    f"{_EVENT}WHERE stream = ? AND nth IN "
+    "(SELECT c.nth FROM correction c WHERE c.stream = ? AND c.applied = 0 AND c.is_forgetting = 0)"
+)
+Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
 
 _log = logging.getLogger("calibeat.service")
 
@@ -126,7 +133,8 @@ class Rework:
     _cut: int = -1  # the operation behind the last of these
     _reset: int = 0  # the operation that has begun the stream anew
     _base: Base | None = None
-    _said: dict[int, tuple[float, int | None, float]] = field(default_factory=dict)  # what the method says now: `said`
+    _said: dict[int, Said] = field(default_factory=dict)  # what the method says now, by the number of the event
+    _known: dict[int, Event] = field(default_factory=dict)  # the events that are corrected
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
 
@@ -167,6 +175,9 @@ class Rework:
             self.done += len(part)
             yield len(part)
         self._reach_base(connection)  # behind the last operation
+        # What the engine needs of the events that change, so that it does not have to read them. They are learnt, and
+        # nobody but this changes them.
+        self._known = {row[0]: Event(*row) for row in connection.all(_CORRECTED, (self.number, self.number))}
         if self._model.watched is not None and self.play.replayed.monitor is not None:
             self.play.monitor(connection, self._next)
 
@@ -195,11 +206,11 @@ class Rework:
         for event, forecast, _, issued, named, _ in made:
             score = event.score if named is None else float(np.frombuffer(event.given)[named])
             if forecast != event.forecast or (issued is not None and issued != bytes(event.issued)):
-                self._said[event.nth] = forecast, named, score
+                self._said[event.nth] = forecast, named, score, issued
         if len(self._said) > 2 * len(self.play.open) + MOST_SAID:
             self._said = self._unread_said()
 
-    def _unread_said(self) -> dict[int, tuple[float, int | None, float]]:
+    def _unread_said(self) -> dict[int, Said]:
         monitor, open_events = self.play.replayed.monitor, self.play.open
         unread = 2**62 if monitor is None else first_unread(monitor)
         return {nth: said for nth, said in self._said.items() if nth in open_events or nth >= unread}
@@ -211,8 +222,7 @@ class Rework:
         play = self.play
         monitor = None
         if self._model.watched is not None and play.replayed.monitor is not None:
-            queue = play.replayed.queue
-            if queue is not None:
+            for queue in play.replayed.queues:
                 queue.finish()
                 for nth in self._forgotten & queue.held.keys():
                     queue.held[nth] = None
@@ -258,11 +268,12 @@ class Rework:
         before = share_of(state)
         changed = self._changed(store)
         self._sums(connection, state, changed.values())
-        self._events(connection, stream, changed, now)
+        self._events(store, stream, changed, now)
         self._state(connection, stream, state)
         more = more_than(before, share_of(state))
         connection.run(ADD_TOTALS, (*(more[name] for name in TOTAL_COLUMNS), store.writer))
-        connection.run_many("UPDATE correction SET applied = 1 WHERE number = ?", [(number,) for number in self._items])
+        applied = f"UPDATE correction SET applied = 1 WHERE number {store.one_of}"  # noqa: S608 - our own condition
+        connection.run(applied, (store.as_list(self._items),))
         connection.run_many(
             "DELETE FROM correction WHERE stream = ? AND nth = ?", [(self.number, nth) for nth in self._forgotten]
         )
@@ -274,6 +285,9 @@ class Rework:
 
         Behind a new base nothing is; and an outcome that is retracted here cannot be corrected afterwards.
         """
+        (count,) = connection.all("SELECT count(*) FROM correction WHERE stream = ? AND applied = 0", (self.number,))[0]
+        if count == len(self._items):
+            return False
         newer = connection.all(
             "SELECT c.number, c.nth, e.outcome_seq FROM correction c "
             "JOIN event e ON e.stream = c.stream AND e.nth = c.nth "
@@ -286,11 +300,11 @@ class Rework:
 
     def _changed(self, store: Store) -> dict[int, Event]:
         """The events that change, as they are now."""
-        which = [*self._outcomes, *self._forgotten]
+        known = {nth: self._known[nth] for nth in self._outcomes}
         rows = store.connection.all(
-            f"{_EVENT}WHERE stream = ? AND nth {store.one_of}", (self.number, store.as_list(which))
+            f"{_EVENT}WHERE stream = ? AND nth {store.one_of}", (self.number, store.as_list(self._forgotten))
         )
-        return {row[0]: Event(*row) for row in rows}
+        return known | {row[0]: Event(*row) for row in rows}
 
     def _sums(self, connection: Any, state: StreamState, changed: Iterable[Event]) -> None:
         """Take what was wrong out of the sums and roll-ups, and put in what is right."""
@@ -337,11 +351,19 @@ class Rework:
             sums=[bytes(8 * SUMS)],
         )
 
-    def _events(self, connection: Any, stream: LoggedStream, changed: dict[int, Event], now: float) -> None:
+    def _events(self, store: Store, stream: LoggedStream, changed: dict[int, Event], now: float) -> None:
         """The events themselves, and the receipts that later outcomes or replays need."""
+        connection = store.connection
         receipts = dict(self._base.open if self._base is not None else {}) | self.play.open
-        outcomes = [(outcome, stream.number, nth) for nth, outcome in self._outcomes.items() if outcome is not None]
-        connection.run_many("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", outcomes)
+        by_outcome = defaultdict[int, list[int]](list)
+        for nth, outcome in self._outcomes.items():
+            if outcome is not None:
+                by_outcome[outcome].append(nth)
+        for outcome, which in by_outcome.items():  # a statement for each event would hold up the others
+            connection.run(
+                f"UPDATE event SET outcome = ? WHERE stream = ? AND nth {store.one_of}",  # noqa: S608
+                (outcome, stream.number, store.as_list(which)),
+            )
         retracted = [changed[nth] for nth, outcome in self._outcomes.items() if outcome is None]
         connection.run_many(
             "UPDATE event SET status = ?, outcome = NULL, outcome_time = NULL, outcome_seq = NULL "
@@ -361,7 +383,7 @@ class Rework:
         # What the method says is needed of events that the monitor has not read.
         said = [(stream.number, nth, *of) for nth, of in self._unread_said().items() if nth not in self._forgotten]
         connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))
-        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?)", said)
+        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
 
     def _state(self, connection: Any, stream: LoggedStream, state: StreamState) -> None:
         """The row of the stream."""
@@ -371,7 +393,8 @@ class Rework:
                 play.give_up([*self.given_up, *sorted(self._forgotten)])
             if self._is_shared and play.replayed.monitor is not None:  # another process may have given up others
                 play.monitor(connection, stream.seq)
-            state.monitor, state.alarms = play.replayed.monitor, play.replayed.alarms
+            state.alarms += alarms_of(play.replayed.monitor) - alarms_of(state.monitor)
+            state.monitor = play.replayed.monitor
         state.state = play.replayed.state
         base = self._base
         if base is None:

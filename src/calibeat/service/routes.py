@@ -28,15 +28,16 @@ from starlette.types import Receive
 from calibeat.errors import InvalidInput
 
 from . import openapi
-from .alarms import acknowledge, grouped, mute, mutes, unmute
+from .alarms import LOOK_FIRST, acknowledge, grouped, mute, mutes, unmute
 from .controls import unknown_event, unknown_stream
 from .counters import METRICS_TYPE, EngineCounters, metrics_text
 from .dashboard import Asset, asset
 from .docs_page import docs_page
 from .events import Control, Refusal
 from .patterns import check_pattern, matches
+from .states import NEVER, WORDS
 from .store import Reader, StoreAway, open_reader
-from .store.queries import MAX_HOURS, MAX_LIMIT, overview, view
+from .store.queries import MAX_HOURS, MAX_LIMIT, Look, overview, view
 from .wire import (
     ALARMS,
     EVENTS,
@@ -55,6 +56,7 @@ from .wire import (
     AcknowledgeAnswer,
     AcknowledgeBody,
     AlarmsAnswer,
+    ClassesAnswer,
     DelaysAnswer,
     DeletedAnswer,
     EventsAnswer,
@@ -258,6 +260,20 @@ def _page(request: Request, found: Asset) -> Response:
     return Response(found.body, headers=headers, media_type=found.media_type)
 
 
+def in_words(look: Look | None) -> Look | None:
+    """What has happened, and what to do about it. Without an alarm, outcomes were missed in plain sight.
+
+    >>> in_words(Look("paris", "drifting", "too high from 0.2 to 0.4", None)).do
+    'events of that region since then'
+    """
+    if look is None:
+        return None
+    what = look.what or NEVER
+    text, do = next((words for kind, words in WORDS.items() if what.startswith(kind)), (f"forecasts {what}", ""))
+    do = do or next((words for kind, words in LOOK_FIRST.items() if what.startswith(kind)), "its events since then")
+    return replace(look, text=text, do=do)
+
+
 def _raise_unknown(name: str) -> NoReturn:
     raise unknown_stream(name)
 
@@ -359,6 +375,11 @@ class Routes:
         found = await self.reads.ask(lambda reader: reader.segments(name, asked.get("least", 100)))
         return None if found is None else SegmentsAnswer(found[: asked.get("limit", MAX_LIMIT)])
 
+    async def classes(self, name: str, _: dict[str, Any]) -> Any:
+        """Which of many classes is miscalibrated."""
+        found = await self.reads.ask(lambda reader: reader.classes(name))
+        return None if found is None else ClassesAnswer(found)
+
     async def define(self, request: Request) -> Response:
         """`PUT /v1/streams/NAME`: what the stream is from its first event on."""
         service = self.service
@@ -428,8 +449,10 @@ class Routes:
 
     async def overview(self, asked: dict[str, Any]) -> Any:
         """The first screen of the dashboard."""
+        may_write = asked.pop("may_write")
         found = await self.reads.ask(lambda reader: overview(reader, time.time(), **asked))
-        return replace(found, needs_token=not self.service.tokens.is_open)
+        needs_token = not self.service.tokens.is_open
+        return replace(found, first=in_words(found.first), needs_token=needs_token, may_write=may_write)
 
     async def view(self, asked: dict[str, Any]) -> Any:
         """The dashboard's screen of a stream."""
@@ -438,7 +461,9 @@ class Routes:
         name, span = asked["stream"], asked.get("span", "month")
         check_yours(name, asked["among"])
         found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
-        return found if found is not None else _raise_unknown(name)
+        if found is None:
+            _raise_unknown(name)
+        return replace(found, first=in_words(found.first), may_write=asked["may_write"])
 
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
@@ -450,6 +475,7 @@ class Routes:
             "history": (self.history, HISTORY),
             "delays": (self.delays, NO_PARAMETERS),
             "segments": (self.segments, SEGMENTS),
+            "classes": (self.classes, NO_PARAMETERS),
             "events": (self.events, EVENTS),
         }
         kind = parts[0] if parts else ""
@@ -542,16 +568,20 @@ class Routes:
 
     # ---- around them ------------------------------------------------------------------------------------------------
 
-    def admit(self, request: Request, *, write: bool = False) -> Response | None:
-        """Why somebody is refused, or None. A cookie is enough to read. What the token may see is in the request."""
+    def admit(self, request: Request, *, write: bool = False, page: bool = False) -> Response | None:
+        """Why somebody is refused, or None. What the token may see is in the request.
+
+        A cookie is enough to read, and for what the `page` writes: it is SameSite=Strict, and a page elsewhere could
+        send JSON only after it has asked, which nobody answers.
+        """
         tokens, token = self.service.tokens, None
-        request.state.streams = ()
+        request.state.streams, request.state.may_write = (), True
         if tokens.is_open:
             return None
         header, cookie = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if header is not None:
             token = tokens.find(header.encode("latin-1"))
-        elif cookie is not None and not write:
+        elif cookie is not None and (page or not write):
             token = tokens.find_token(cookie.encode("latin-1", "replace"))
         request.scope["calibeat.token"] = token
         if refused := self.service.check_token(token, write=write):
@@ -559,7 +589,7 @@ class Routes:
             more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
             return _json(body, status, more.get(status))
         if token is not None:
-            request.state.streams = token.streams
+            request.state.streams, request.state.may_write = token.streams, token.may("write")
         return None
 
     def reading(self, handler: Handler, *, tagged: bool = True, whole: bool = False) -> Handler:
@@ -584,11 +614,11 @@ class Routes:
 
         return handle
 
-    def writing(self, handler: Handler) -> Handler:
-        """Needs a token that may write."""
+    def writing(self, handler: Handler, *, page: bool = False) -> Handler:
+        """Needs a token that may write; for what the `page` does its cookie is enough."""
 
         async def handle(request: Request) -> Response:
-            return self.admit(request, write=True) or await handler(request)
+            return self.admit(request, write=True, page=page) or await handler(request)
 
         return handle
 
@@ -604,6 +634,8 @@ class Routes:
             asked = parameters.read(_query(request))
             if not whole:
                 asked["among"] = request.state.streams
+            if parameters in (OVERVIEW, VIEW):
+                asked["may_write"] = request.state.may_write
             return _json(await handler(asked), headers={"etag": request.state.tag})
 
         return self.reading(handle, whole=whole)
@@ -694,10 +726,10 @@ def other_routes(service: Service) -> Starlette:
         ("/v1/streams/{rest:path}", at.writing(at.define), ["PUT"]),
         ("/v1/streams/{rest:path}", at.writing(at.change), ["POST", "DELETE"]),
         ("/v1/alarms", ask(at.alarms, ALARMS, whole=False), ["GET"]),
-        ("/v1/alarms/acknowledge", at.writing(at.acknowledge), ["POST"]),
+        ("/v1/alarms/acknowledge", at.writing(at.acknowledge, page=True), ["POST"]),
         ("/v1/mutes", ask(at.mutes, NO_PARAMETERS, whole=False), ["GET"]),
-        ("/v1/mutes", at.writing(at.mute), ["POST"]),
-        ("/v1/mutes", at.writing(at.unmute), ["DELETE"]),
+        ("/v1/mutes", at.writing(at.mute, page=True), ["POST"]),
+        ("/v1/mutes", at.writing(at.unmute, page=True), ["DELETE"]),
         ("/v1/totals", ask(at.totals, NO_PARAMETERS), ["GET"]),
         ("/v1/overview", ask(at.overview, OVERVIEW), ["GET"]),
         ("/v1/view", ask(at.view, VIEW, whole=False), ["GET"]),

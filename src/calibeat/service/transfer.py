@@ -793,7 +793,10 @@ def _learn(
     engine = Engine(store, settings, Model.named(method, seed, settings.monitor), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
     known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
-    for group in _groups(operations, settings.group, hourly=stage.timed and settings.monitor is not None):
+    engine.is_live = not stage.timed
+    engine.list_deadlines()
+    is_watched = settings.monitor is not None or settings.notice
+    for group in _groups(operations, settings.group, hourly=stage.timed and is_watched):
         if stage.timed:
             now = group[-1].at / 1e6  # the clock of the service that would have got these events
         runs = [list(run) for _, run in groupby(group, key=lambda operation: type(operation.event))]
@@ -808,6 +811,8 @@ def _learn(
                 _check_outcomes(run, list(answer), stage)
                 statuses.update(map(str, answer))
         step(len(group))
+    if stage.timed and settings.notice:
+        engine.leave_sign(now)  # what comes after the log, until a service runs, is no silence
     # Nobody is paged for history.
     store.connection.run("UPDATE alarm SET delivered = 3 WHERE number > ?", (known,))
     made = _forecasts(store) - before

@@ -32,6 +32,7 @@ from .alarms import TOGETHER, group_of, mutes, page_of, sentence
 from .patterns import matches
 from .store import open_connection, sqlite_path
 from .store.queries import AlarmRow, alarm_rows
+from .watch import CLASS, NOTICED, RAW
 
 log = logging.getLogger("calibeat.service")
 WebhookFormat = Literal["json", "slack", "alertmanager"]
@@ -47,11 +48,12 @@ STILL_OPEN = 30 * 86_400.0  # seconds after which Alertmanager may forget an ala
 WAITING, SENT, TOLD_OVER, NOT_SENT = range(4)  # the column `delivered`
 # The alarms that a message may tell of. What is muted or acknowledged is noted as not sent.
 _NEW = f"WHERE a.delivered = {WAITING}"
-# All alarms of a message must be over.
-_OVER = (
-    f"WHERE a.delivered = {SENT} AND a.page = 1 AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
-    f"b.delivered = {SENT} AND b.page = 1 AND NOT EXISTS (SELECT 1 FROM alarm c WHERE c.delivered = {SENT} "
-    "AND c.message = b.message AND c.ended IS NULL))"
+# All alarms of a message must be over. People are told so of pages. Alertmanager keeps open whatever it hears of.
+_OVER, _PAGE_OVER = (
+    f"WHERE a.delivered = {SENT}{page} AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
+    f"b.delivered = {SENT}{page.replace('a.', 'b.')} AND NOT EXISTS (SELECT 1 FROM alarm c WHERE "
+    f"c.delivered = {SENT} AND c.message = b.message AND c.ended IS NULL))"
+    for page in ("", " AND a.page = 1")
 )
 _PAGES_FIRST = "a.page DESC, a.number"
 
@@ -108,8 +110,11 @@ def _slack(text: str) -> str:
 def _alert(alarm: AlarmRow, base: str) -> dict[str, Any]:
     """One alarm for Alertmanager, which groups them itself. An end that is far away keeps it open."""
     what = {"what": alarm.what, "severity": "page" if alarm.page else "info"}
+    name = "CalibeatNotice" if alarm.part == NOTICED else "CalibeatMiscalibrated"
+    if alarm.part >= CLASS:
+        what["class"] = str(alarm.detail).removeprefix("class ")
     return {
-        "labels": {"alertname": "CalibeatMiscalibrated", "stream": alarm.stream, **what},
+        "labels": {"alertname": name, "stream": alarm.stream, **what},
         "annotations": {"summary": sentence([alarm], alarm.since_time, alarm.ended), "number": str(alarm.number)},
         "startsAt": _rfc3339(alarm.time),
         "endsAt": _rfc3339(alarm.time + STILL_OPEN if alarm.ended is None else alarm.ended),
@@ -195,7 +200,8 @@ class Webhook:
                 connection.begin()
             found, state = self._next(connection, _NEW, is_shared=is_shared), SENT
             if not found:
-                found, state = self._next(connection, _OVER, is_shared=is_shared), TOLD_OVER
+                over = _OVER if self._kind == "alertmanager" else _PAGE_OVER
+                found, state = self._next(connection, over, is_shared=is_shared), TOLD_OVER
             if not found:
                 if is_shared:
                     connection.commit()  # with those that were muted
@@ -219,7 +225,7 @@ class Webhook:
             silent = _not_to_be_sent(connection, found)
             _set_delivered(connection, silent, NOT_SENT)
             found = [alarm for alarm in found if alarm not in silent]
-        if where == _OVER:
+        else:
             return found
         group = [alarm for alarm in found if alarm.page == found[0].page and alarm.time - found[0].time <= TOGETHER]
         if group:
@@ -251,7 +257,7 @@ def _set_delivered(connection: Any, alarms: Sequence[AlarmRow], state: int, mess
 
 
 def _not_to_be_sent(connection: Any, alarms: Sequence[AlarmRow]) -> list[AlarmRow]:
-    """Alarms of muted streams, and follow-ups of an alarm that somebody looks after."""
+    """Alarms of muted streams and of raw scores, and follow-ups of an alarm that somebody looks after."""
     if not alarms:
         return []
     muted = [each.streams for each in mutes(connection.all)]
@@ -263,7 +269,9 @@ def _not_to_be_sent(connection: Any, alarms: Sequence[AlarmRow]) -> list[AlarmRo
         )
     }
     return [
-        alarm for alarm in alarms if matches(muted, alarm.stream) or (not alarm.page and alarm.stream in looked_after)
+        alarm
+        for alarm in alarms
+        if alarm.part == RAW or matches(muted, alarm.stream) or (not alarm.page and alarm.stream in looked_after)
     ]
 
 

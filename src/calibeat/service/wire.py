@@ -38,6 +38,7 @@ from .events import (
     Time,
     is_text,
 )
+from .states import STATES
 from .store.queries import (
     MAX_HOURS,
     MAX_LIMIT,
@@ -46,6 +47,7 @@ from .store.queries import (
     PAGE_ORDERS,
     SPANS,
     AlarmRow,
+    ClassInfo,
     Delay,
     EventInfo,
     Hour,
@@ -204,6 +206,12 @@ class SegmentsAnswer(Struct):
     """The segments of a stream with groups, best evidence first."""
 
     segments: list[Segment]
+
+
+class ClassesAnswer(Struct):
+    """The classes of a stream over its latest outcomes, the commonest first."""
+
+    classes: list[ClassInfo]
 
 
 class HistoryAnswer(Struct):
@@ -646,7 +654,7 @@ def _whole(most: int, default: int, description: str = "how many at most") -> Pa
     return Parameter(read, {"type": "integer", "minimum": 1, "maximum": most, "default": default}, description)
 
 
-def _one_of(words: Iterable[str], default: str, description: str) -> Parameter:
+def _one_of(words: Iterable[str], default: str | None, description: str) -> Parameter:
     known = list(words)
 
     def read(text: str) -> str:
@@ -654,7 +662,8 @@ def _one_of(words: Iterable[str], default: str, description: str) -> Parameter:
             raise ValueError(f"must be one of {', '.join(known)}")
         return text
 
-    return Parameter(read, {"type": "string", "enum": known, "default": default}, description)
+    schema = {"type": "string", "enum": known} | ({} if default is None else {"default": default})
+    return Parameter(read, schema, description)
 
 
 def _named(description: str) -> Parameter:
@@ -713,6 +722,7 @@ _HOUR = Parameter(
     _seconds, {"type": "number", "minimum": 0, "maximum": LATEST_TIME}, "seconds since 1970; whole hours count"
 )
 _SEARCH = _named("a part of the name")
+_STATE = _one_of(STATES, None, "only streams in this state")
 NO_PARAMETERS = Parameters()
 ALARMS = Parameters(
     {
@@ -734,12 +744,14 @@ STREAMS = Parameters(
         "limit": _whole(MAX_LIMIT, 100),
         "order": _one_of(ORDERS, "name", "the first ones first"),
         "search": _SEARCH,
+        "state": _STATE,
     }
 )
 OVERVIEW = Parameters(
     {
         "order": _one_of(PAGE_ORDERS, "attention", "what the first streams have most of"),
         "search": _SEARCH,
+        "state": _STATE,
         "page": _whole(MAX_PAGES, 1, "25 streams each; one behind the last gives the last"),
     }
 )

@@ -144,7 +144,7 @@ function makeChart(host, spec) {
     const direct = directly() ? 16 + Math.max(0, ...spec.series.map(one => textWidth(one.label))) : spec.right ?? 16;
     return {
       ...size(), legend: { show: false }, series, bands, padding: [12, direct, 0, 0],
-      tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+      tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), zone === "UTC" ? "Etc/UTC" : zone),
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7, width: 1.5 }, focus: { prox: -1 } },
       scales: { x: { time: spec.kind === "time", range: xRange }, y: { distr: spec.log ? 3 : 1, range: (_, low, high) => yRange(low, high) } },
       axes: [
@@ -315,7 +315,7 @@ function makeChart(host, spec) {
 
   const api = {
     name,
-    redraw: () => u.redraw(),
+    redraw: () => u.redraw(true, true), // with the labels of the axes: times may be those of another zone
     update: changed => { spec = { ...spec, ...changed }; build(); },
     refresh,
     fit: () => { if (plot.clientWidth && plot.clientWidth !== u.width) build(); },

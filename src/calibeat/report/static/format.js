@@ -66,16 +66,20 @@ function seconds(text) {
   return Date.parse(zoned ? text : text.replace(" ", "T") + "Z") / 1000;
 }
 
-const inUTC = options => {
-  const format = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
-  return at => format.format(new Date(at * 1000)).replace("Sept", "Sep");
+let zone = "UTC"; // the dashboard lets its reader choose another
+const inZone = options => {
+  let format = null, of = null;
+  return at => {
+    if (of !== zone) { of = zone; format = new Intl.DateTimeFormat("en-GB", { timeZone: zone, ...options }); }
+    return format.format(new Date(at * 1000)).replace("Sept", "Sep");
+  };
 };
-const asYear = inUTC({ year: "numeric" });
-const asMonth = inUTC({ month: "short" });
-const asDay = inUTC({ day: "numeric", month: "short" });
-const asDate = inUTC({ day: "numeric", month: "short", year: "numeric" });
-const asClock = inUTC({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const asMinute = inUTC({ hour: "2-digit", minute: "2-digit" });
+const asYear = inZone({ year: "numeric" });
+const asMonth = inZone({ month: "short" });
+const asDay = inZone({ day: "numeric", month: "short" });
+const asDate = inZone({ day: "numeric", month: "short", year: "numeric" });
+const asClock = inZone({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const asMinute = inZone({ hour: "2-digit", minute: "2-digit" });
 
 function moment(at, span) {
   if (span > 3 * 86400) return asDate(at);

@@ -13,7 +13,10 @@ from importlib import resources
 
 # In the order in which the browser needs them.
 SHARED = ("format", "palette", "chart", "reliability", "tables", "theme")  # of the report
-OWN = ("parts", "fetching", "login", "list", "pictures", "stream", "start")
+OWN = (
+    *("parts", "clock", "fetching", "login", "states", "sparks", "alarms", "list", "pictures", "segments", "classes"),
+    *("stream", "start"),
+)
 
 
 @dataclass(frozen=True)

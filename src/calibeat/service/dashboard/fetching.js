@@ -74,5 +74,5 @@ function setState(kind, label, at = null) {
   if (state.dataset.kind && state.dataset.kind !== kind) announce(kind === "live" ? "Live again." : `${label}.`);
   state.dataset.kind = kind;
   write(state, label);
-  write(byId("live-time"), at === null ? "" : `${kind === "live" ? "" : "since "}${asClock(at)} UTC`);
+  write(byId("live-time"), at === null ? "" : `${kind === "live" ? "" : "since "}${asClock(at)}${zone === "UTC" ? " UTC" : ""}`);
 }

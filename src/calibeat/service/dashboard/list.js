@@ -1,10 +1,10 @@
-// The first screen: the store in numbers, the latest alarms, the streams by what matters.
+// The first screen: what to look at first, the store in numbers, the streams by what matters, the latest alarms.
 const RANKS = [
   ["attention", "What matters"], ["alarms", "Alarms"], ["pending", "Pending"], ["error", "Calibration error"],
   ["events", "Volume"], ["recent", "Latest"], ["name", "Name"],
 ];
 const RANK_WORDS = {
-  attention: "Streams with an alarm in the last 7 days come first, then those whose miscalibration costs most: outcomes × squared calibration error.",
+  attention: "Streams that need a person come first, then those whose miscalibration costs most: outcomes × squared calibration error.",
   alarms: "Streams with most alarms in the last 7 days come first.",
   pending: "Streams with most forecasts without an outcome come first.",
   error: "Streams with the largest calibration error come first. Those with fewer than 100 outcomes come last: their error is mostly luck.",
@@ -13,18 +13,21 @@ const RANK_WORDS = {
   name: "In the order of their names.",
 };
 // Names of the columns, and what they are called where each row is a card.
-const COLUMNS = ["Stream", "Calibration error, raw → calibrated", "Log-loss, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
-const CARDS = ["Error", "Log-loss", "Pending", "Forecasts", "Last forecast"];
+const COLUMNS = ["Stream", "State", "Last 4 weeks", "Log-loss", "Calibration error, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
+const CARDS = ["State", "Last 4 weeks", "Log-loss", "Error", "Pending", "Forecasts", "Last forecast"];
+const MOST_COUNTED = 20000; // streams of a state that the service counts
+const ALERTS = Object.keys(STATES).filter(state => STATES[state][0] === "alert");
 const WORST = 0.3; // where the bar of an error is full
 
 function makeList(choose) {
   const host = byId("list");
-  const state = { order: "attention", search: "", page: 1 };
+  const state = { order: "attention", search: "", state: null, page: 1 };
   let data = null;
 
   // ---- made once ----
   const figures = makeFigures(["forecasts", "pending", "calibration error, raw → calibrated", "alarms in 7 days"]);
   const title = element("h1", {}, "Streams");
+  const look = makeLook("look-first"), filters = makeFilters(chosen => go({ state: chosen, page: 1 }));
   const alarms = element("ul", { class: "alarms" });
   const watched = element("section", { class: "inner", "aria-labelledby": "alarms-title" }, element("h2", { id: "alarms-title" }, "Latest alarms"), alarms);
   const search = element("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off", spellcheck: "false", maxlength: 200 });
@@ -39,8 +42,10 @@ function makeList(choose) {
   const pager = element("div", { class: "controls pager" }, back, status, on);
   const streams = element("section", { class: "inner", "aria-labelledby": "ranked-title" }, element("h2", { id: "ranked-title" }, "All streams"),
     element("div", { class: "controls" }, element("label", { class: "select" }, element("span", {}, "Find"), search), ranks),
-    words, element("div", { class: "sideways" }, element("div", { class: "scroller" }, table)), pager);
-  const full = element("div", {}, figures.list, watched, streams);
+    filters.host, words, element("div", { class: "sideways" }, element("div", { class: "scroller" }, table)), pager);
+  const reading = howToRead("Bars are forecasts a day; the dark part has an outcome. The line is the log-loss, mean of three days: lower is better. The arrow compares the last week that has outcomes with the weeks before.");
+  streams.append(reading);
+  const full = element("div", {}, look.host, figures.list, streams, watched);
   const empty = makeEmpty();
   host.append(title, full, empty);
 
@@ -51,7 +56,8 @@ function makeList(choose) {
   });
 
   function go(change) {
-    Object.assign(state, change);
+    clearTimeout(typing);
+    Object.assign(state, { search: search.value.trim() }, change); // also what was typed just now
     rows.clear();
     choose(path());
   }
@@ -61,6 +67,7 @@ function makeList(choose) {
     const asked = new URLSearchParams();
     if (state.order !== "attention") asked.set("order", state.order);
     if (state.search) asked.set("search", state.search);
+    if (state.state) asked.set("state", state.state);
     if (state.page > 1) asked.set("page", state.page);
     const text = asked.toString();
     return text ? `#/?${text}` : "#/";
@@ -70,11 +77,13 @@ function makeList(choose) {
     const asked = new URLSearchParams(query), order = asked.get("order");
     state.order = RANKS.some(([name]) => name === order) ? order : "attention";
     state.search = (asked.get("search") ?? "").slice(0, 200);
+    state.state = STATES[asked.get("state")] ? asked.get("state") : null;
     state.page = Math.max(1, Math.min(1e6, Math.floor(Number(asked.get("page"))) || 1));
     if (document.activeElement !== search) search.value = state.search;
     for (const input of ranks.querySelectorAll("input")) input.checked = input.value === state.order;
     const question = new URLSearchParams({ order: state.order, page: state.page });
     if (state.search) question.set("search", state.search);
+    if (state.state) question.set("state", state.state);
     return `v1/overview?${question}`;
   }
 
@@ -84,11 +93,12 @@ function makeList(choose) {
   function makeRow() {
     const cells = CARDS.map(name => element("td", { role: "cell", class: "number", "data-label": name }));
     const texts = cells.map(() => element("span", {})), notes = cells.map(() => element("span", { class: "note" }));
-    const link = element("a", {}), badge = element("span", { class: "badge broken", hidden: true });
-    const bars = errorBars();
-    cells.forEach((cell, i) => cell.append(...(i === 0 ? [bars.picture] : []), notes[i], texts[i]));
-    const row = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, link, badge), ...cells);
-    return { row, texts, notes, link, badge, bars };
+    const link = element("a", {}), badge = makeBadge(), spark = makeSpark(), bars = errorBars();
+    cells.forEach((cell, i) => cell.append(...[[badge], [spark.picture], [], [bars.picture]][i] ?? [], texts[i], notes[i]));
+    cells[0].className = "standing";
+    cells[1].className = "weeks";
+    const row = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, link), ...cells);
+    return { row, texts, notes, link, badge, spark, bars };
   }
 
   function fillRow(made, stream) {
@@ -98,12 +108,15 @@ function makeList(choose) {
       made.link.title = stream.name;
       made.link.replaceChildren(nameOf(stream.name));
     }
-    made.badge.hidden = !stream.fresh_alarms;
-    write(made.badge, counted(stream.fresh_alarms, "alarm"));
+    made.badge.set(stream.state);
+    made.spark.set(stream.trend);
     made.bars.set(stream.raw_error, stream.error);
-    [pair(stream.raw_error, stream.error), pair(stream.raw_log_loss, stream.log_loss), count(stream.pending), count(stream.events), ago(stream.last_event)]
+    const since = known(stream.since) ? `for ${age(now() - stream.since)}` : "", seen = stream.acknowledged ? "acknowledged" : "";
+    ["", "", number(lossTrend(stream.trend)?.late ?? stream.log_loss, 3), pair(stream.raw_error, stream.error), count(stream.pending), count(stream.events), ago(stream.last_event)]
       .forEach((text, i) => write(made.texts[i], text));
-    write(made.notes[2], stream.pending ? `oldest ${age(now() - stream.oldest_pending)}` : "");
+    write(made.notes[0], [since, seen].filter(Boolean).join(", "));
+    write(made.notes[2], trendWords(stream.trend));
+    write(made.notes[4], stream.pending ? `oldest ${age(now() - stream.oldest_pending)}` : "");
   }
 
   // While somebody points at the list or walks through it, rows keep their places and only their numbers change.
@@ -132,7 +145,8 @@ function makeList(choose) {
   }
 
   function draw() {
-    document.title = data.fresh_alarms ? `(${data.fresh_alarms}) calibeat` : "calibeat";
+    const alerts = ALERTS.reduce((sum, one) => sum + (data.states[one] ?? 0), 0);
+    document.title = alerts ? `(${alerts}) calibeat` : "calibeat";
     const nothing = data.streams === 0;
     empty.hidden = !nothing;
     full.hidden = nothing;
@@ -142,8 +156,10 @@ function makeList(choose) {
       [count(data.events), `${count(data.outcomes)} with an outcome`],
       [count(data.pending), data.pending ? `oldest ${age(now() - data.oldest_pending)}` : "every outcome is there"],
       [pair(data.raw_error, data.error), "mean over outcomes"],
-      [count(data.fresh_alarms), data.monitored ? "every stream is watched" : "nobody watches: serve --monitor does"],
+      [count(data.fresh_alarms), data.monitored ? "" : "no monitor: serve --monitor has one"],
     ]);
+    look.fill(data.first, data.first ? `${counted(alerts, "stream")} ${alerts === 1 ? "needs" : "need"} a person. First ` : calmWords(data), true);
+    filters.fill(data.states, data.streams, state.state, MOST_COUNTED);
     fillAlarms(alarms, data.alarms, true);
     watched.hidden = data.alarms.length === 0;
     write(words, RANK_WORDS[state.order]);
@@ -152,7 +168,7 @@ function makeList(choose) {
     write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${counted(data.found, "stream")}` : "0 streams");
     back.disabled = data.page <= 1;
     on.disabled = data.page >= data.pages;
-    pager.hidden = data.pages < 2 && !state.search;
+    pager.hidden = data.pages < 2 && !state.search && !state.state;
   }
 
   return {
@@ -162,6 +178,13 @@ function makeList(choose) {
     about: () => data,
     focusOn: name => rows.get(name)?.link.focus({ preventScroll: true }),
   };
+}
+
+// Nothing is wrong, as far as anybody can see; and how far that is.
+function calmWords({ states, streams, monitored }) {
+  if (!monitored) return "No alarm is open. No monitor reads the outcomes of these streams: calibeat serve --monitor does.";
+  const learning = states.learning ?? 0;
+  return `No stream needs a person. ${learning ? `${counted(learning, "stream")} of ${count(streams)} ${learning === 1 ? "has" : "have"} too few outcomes to be judged.` : ""}`;
 }
 
 // Two bars from zero: the raw score's error above, what is left of it below.

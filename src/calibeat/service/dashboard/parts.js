@@ -28,7 +28,7 @@ const ago = at => !known(at) ? NOTHING : at > now() + 60 ? `in ${age(at - now())
 // Powers of two seconds are no round hours: two digits say enough.
 const roughly = seconds => duration(+(seconds >= 86400 ? +(seconds / 86400).toPrecision(2) * 86400 : seconds >= 3600 ? +(seconds / 3600).toPrecision(2) * 3600 : seconds >= 60 ? +(seconds / 60).toPrecision(2) * 60 : seconds));
 
-const stamp = at => `${asDate(at)}, ${asMinute(at)}`;
+const stamp = at => `${asDate(at)}, ${asMinute(at)}${zone === "UTC" ? " UTC" : ""}`;
 
 // The name of a stream is anybody's text: it goes in as text, in its own direction of writing.
 const nameOf = name => element("bdi", {}, name);
@@ -36,7 +36,7 @@ const nameOf = name => element("bdi", {}, name);
 const streamLink = name => element("a", { href: `#/stream/${encodeURIComponent(name)}` }, nameOf(name));
 
 function pair(raw, calibrated, digits = 3) {
-  return `${number(raw, digits)} → ${number(calibrated, digits)}`;
+  return known(raw) || known(calibrated) ? `${number(raw, digits)} → ${number(calibrated, digits)}` : NOTHING;
 }
 
 // A list of named numbers, large: made once, its numbers written again.
@@ -46,22 +46,12 @@ function makeFigures(names) {
   return { list, write: numbers => numbers.forEach(([value, note = ""], i) => { write(values[i], value); write(notes[i], note); }) };
 }
 
-// What, where, since when. The monitor counts outcomes; the time of that forecast is easier to use, where it is known.
-function alarmItem(alarm, withStream) {
-  const region = /^(.*) from ([\d.e+-]+) to ([\d.e+-]+)$/.exec(alarm.what);
-  const where = region ? ` where they are from ${region[2]} to ${region[3]}` : "";
-  const since = known(alarm.since_time) ? `since about ${stamp(alarm.since_time)} (outcome ${count(alarm.since)})` : `since about outcome ${count(alarm.since)}`;
-  return element("li", { class: alarm.page ? "page" : "repeat" },
-    element("p", { class: "what" }, ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `forecasts ${region ? region[1] : alarm.what}`), where),
-    element("p", { class: "small" }, `${since} · raised ${stamp(alarm.time)}, at outcome ${count(alarm.at)}${alarm.page ? "" : " · same episode as the one before"}`));
-}
-
-// Fills a list of alarms only if it holds others.
-function fillAlarms(list, alarms, withStream) {
-  const key = JSON.stringify(alarms);
-  if (list.dataset.key === key) return;
-  list.dataset.key = key;
-  list.replaceChildren(...alarms.map(alarm => alarmItem(alarm, withStream)));
+// What was asked for in JSON; an Error with the service's own sentence if it was refused.
+async function post(path, body, method = "POST") {
+  const answer = await fetch(path, { method, headers: { "content-type": "application/json" }, ...body ? { body: JSON.stringify(body) } : {} });
+  if (answer.ok) return answer.json();
+  const refused = await answer.json().catch(() => null);
+  throw new Error(refused?.error?.message ?? `the service answered with status ${answer.status}`);
 }
 
 const howToRead = sentence => element("p", { class: "read" }, element("b", {}, "How to read it. "), sentence);

@@ -63,7 +63,7 @@ function drawLosses(host) {
       x, title: i => `${when(i)} · ${counted(series.outcomes[i], "outcome")}`, format: v => number(v, digits),
       series: [line("calibrated", series.log_loss), line("raw", series.raw_log_loss)],
     };
-  }, { kind: "time", height: 220, label: "Log-loss of the raw score and of the calibrated forecast, over time" });
+  }, { kind: "time", label: "Log-loss of the raw score and of the calibrated forecast, over time" });
 }
 
 function drawArrivals(host) {

@@ -5,7 +5,7 @@ const list = makeList(to => { history.replaceState(null, "", to); route(); });
 const stream = makeStream((name, span) => {
   history.replaceState(null, "", `#/stream/${encodeURIComponent(name)}${span === "month" ? "" : `?span=${span}`}`);
   route();
-});
+}, route);
 
 const poller = makePoller({
   show: answer => {
@@ -61,6 +61,7 @@ function route() {
 
 addEventListener("hashchange", route);
 startTheme();
+startClock(() => { current.screen.same(); redrawAll(); route(); });
 startPrinting();
 startCopying();
 startScrollers();

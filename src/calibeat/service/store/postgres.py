@@ -88,7 +88,7 @@ _AT_ONCE = 5_000  # rows that a cursor brings
 _ALL_OF = "SELECT * FROM "
 _EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8 int2 bytea bytea"
 _SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
-_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea int2"
+_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 bytea bytea bytea bytea int2"
 _SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
 _UNCHANGED = (
     f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
@@ -96,6 +96,10 @@ _UNCHANGED = (
 _FORGET_NAMES, _FORGOTTEN = (
     "DELETE FROM name USING ",
     " AS w (stream, word) WHERE name.stream = w.stream AND name.word = w.word",
+)
+_END_ALARMS, _ENDED = (
+    "UPDATE alarm SET ended = w.ended FROM ",
+    " AS w (ended, stream, what) WHERE alarm.stream = w.stream AND alarm.what = w.what AND alarm.ended IS NULL",
 )
 _ROLLUP_TYPES = "bigint bigint int2 int2" + 5 * " float8"
 
@@ -379,9 +383,10 @@ class PostgresStore(Store):
             self._many(SETTLE_EVENTS, rows["settled"], _SETTLED_TYPES, _SETTLED)
             written = self._many(UPDATE_STREAMS, rows["stream"], _STREAM_TYPES, _UNCHANGED)
             self._many(INSERT_ROLLUPS + _ALL_OF, rows["rollup"], _ROLLUP_TYPES, ADD_TO_ROLLUPS)
-            self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2")
+            self._many(_END_ALARMS, rows["ended"], "float8 bigint text", _ENDED)
+            self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2 int2 text float8")
             self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8 int2")
-            self._many(INSERT_SAID + _ALL_OF, rows["said"], "bigint bigint float8 int2 float8")
+            self._many(INSERT_SAID + _ALL_OF, rows["said"], "bigint bigint float8 int2 float8 bytea")
             self._many(INSERT_SHAPES + _ALL_OF, rows["shape"], "bigint text", OR_SHAPE)
             self._many(INSERT_CELLS + _ALL_OF, rows["cell"], "bigint int2 bigint bytea", OR_CELL)
             self._many(INSERT_NAMES + _ALL_OF, rows["name"], "bigint bigint bigint text", OR_NAME)

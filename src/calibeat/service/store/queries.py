@@ -24,20 +24,34 @@ from calibeat._util.types import Vector
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import SLOT, Groups, GroupTable
-from calibeat.metrics import wilson
+from calibeat.metrics import calibration_error_of_gaps, wilson
 from calibeat.monitor.bets import Settings
-from calibeat.monitor.monitors import readings
+from calibeat.monitor.monitors import readings as monitor_readings
+from calibeat.service import notices
 from calibeat.service.events import Refusal
 from calibeat.service.model import Model
-from calibeat.service.patterns import condition
+from calibeat.service.patterns import condition, matches
 from calibeat.service.shape import Shape
+from calibeat.service.states import (
+    ALARMED,
+    BASES,
+    CORRECTING,
+    ENOUGH_OUTCOMES,
+    MODES,
+    NEED_A_PERSON,
+    NOTES,
+    base_sql,
+    is_about_us,
+    severity_sql,
+    state_of,
+)
+from calibeat.service.watch import NOTICED
 
 from .types import (
     ASSUMED,
     CALIBRATED_KIND,
     DELAY_COUNT,
     DELAYS,
-    DROPPING,
     EXPIRED,
     FROZEN,
     HELD,
@@ -48,7 +62,6 @@ from .types import (
     PENDING,
     RAW_KIND,
     RAW_LOG_LOSS,
-    RESUMING,
     SUMS,
     TENTHS,
     TOTAL_COLUMNS,
@@ -138,7 +151,6 @@ def totals_problems(connection: Any) -> list[str]:
 # Keys are smallest first, and streams with equal keys are in the order of their names, so that one comparison of rows
 # finds the next page.
 
-ENOUGH_TO_RANK = 100  # outcomes, below which a calibration error is mostly luck
 RANK_SECONDS = 1.0  # seconds between two pieces at least, and
 RANK_SHARE = 0.01  # of the writer's time at most; or
 QUIET_SECONDS = 0.1  # seconds between them, if nobody sends anything meanwhile
@@ -160,9 +172,10 @@ _RANKING_VALUES = {
     "events": "-events",
     "pending": "-pending",
     "alarms": "-alarms",
-    "error": f"CASE WHEN error IS NULL THEN 4 WHEN outcomes >= {ENOUGH_TO_RANK} THEN -error ELSE 2 - error END",
+    "error": f"CASE WHEN error IS NULL THEN 4 WHEN outcomes >= {ENOUGH_OUTCOMES} THEN -error ELSE 2 - error END",
     "recent": "-coalesce(last_time, 0)",
     "cost": "-coalesce(error * error * outcomes, 0)",
+    "state": base_sql(""),
 }
 _RANK = (
     f"INSERT INTO ranking (stream, name, {', '.join(_RANKING_VALUES)}) "  # noqa: S608 - our own columns
@@ -219,10 +232,19 @@ def behind(order: str) -> tuple[str, str]:
 ORDERS = ("name", "events", "pending", "alarms", "error", "recent")
 MAX_LIMIT = 1000
 MAX_HOURS = 10_000  # of one answer: fourteen months
-_NUMBERS = (  # see `_numbers_of`
+DAY_SECONDS = 86_400.0
+CLASS_EVENTS = 5_000  # outcomes that the classes of a stream are judged by,
+CLASS_REACH = 50_000  # among so many forecasts
+_NOTE = (
+    f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n "  # noqa: S608
+    f"WHERE n.stream = s.number AND n.ended IS NULL AND {is_about_us('n.what')}), "
+    f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
+)
+_COUNTED_OF_STREAM = (
     "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
     "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
 )
+_NUMBERS = f"{_COUNTED_OF_STREAM}, {base_sql('s.')}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
 _WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
 # What is to be forgotten is seen by nobody any more.
 _IS_KEPT = (
@@ -245,7 +267,8 @@ STATUS = {
     WAITING: "waiting",
 }
 SELECT_ALARMS = (
-    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, e.time, a.ended, a.acknowledged, "
+    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, "  # noqa: S608 - our own text
+    f"CASE WHEN a.part = {NOTICED} THEN a.since ELSE e.time END, a.ended, a.part, a.detail, a.acknowledged, "
     "a.acknowledged_by FROM alarm a JOIN stream s ON s.number = a.stream "
 )
 
@@ -273,13 +296,16 @@ class StreamInfo(StreamNumbers):
 
     held: int
     expired: int
-    state: str = "learning"  # "frozen", "passthrough", both; "resuming": it learns what has waited
+    state: str = "learning"  # one of `states.STATES`
     frozen: bool = False
     passthrough: bool = False
     corrections: int = 0  # that wait to be applied
     progress: float | None = None  # of what is being applied now: the share that is done
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
+    notice: dict[str, Any] | None = None  # its state in a word, what is watched by now, when it is asked next
+    watched: bool = False  # whether anything could be noticed by now
+    watching: str = ""  # what, and what not, in words
     classes: int | list[str] | None = None  # how many, or their names; None: two, without names
     groups: dict[str, Any] | None = None  # attributes, crossings, cells, names
 
@@ -300,6 +326,23 @@ class Segment:
     log_e: float  # the evidence that forecasts are wrong there, as the logarithm of an e-value
     flagged: bool  # shown to be miscalibrated, at a false discovery rate of 5 %
     whole: bool  # False: cells were forgotten, and this one may have begun late
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassInfo:
+    """One of many classes, over the latest outcomes of its stream: what was said of it, and how often it came."""
+
+    label: Any  # its name, or its number
+    events: int
+    labels: int  # how often it came
+    rate: float
+    mean_score: float
+    mean_forecast: float
+    raw_error: float  # calibration error over tenths
+    error: float
+    count: list[int]  # by the tenth of the forecast, and the means there
+    forecast: list[float | None]
+    outcome: list[float | None]
 
 
 @dataclass(frozen=True)
@@ -338,8 +381,6 @@ class Hour:
 class AlarmRow(AlarmInfo):
     """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
-    since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
-    ended: float | None = None  # when the episode was over; None as long as it is open
     acknowledged: float | None = None  # when somebody began to look after it
     acknowledged_by: str | None = None
 
@@ -435,6 +476,7 @@ class Reader:
         self.outages: tuple[type[Exception], ...] = connection.outages
         self.tokens = Tokens(self.select, writer)
         self._writer = writer
+        self._trends: dict[int, tuple[float, Trend]] = {}  # number of a stream -> when it was made, and the trend
 
     def close(self) -> None:
         """Close the connection."""
@@ -465,15 +507,16 @@ class Reader:
         order: str = "name",
         search: str | None = None,
         among: Sequence[str] = (),
+        state: str | None = None,
     ) -> list[StreamInfo]:
         """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before.
 
-        `among` are patterns of names; without any, all streams are listed.
+        `among` are patterns of names; without any, all streams are listed; with a `state` those that are in it.
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        limit = max(1, min(MAX_LIMIT, limit))
-        if order == "name":
+        limit, is_monitored = max(1, min(MAX_LIMIT, limit)), self.is_monitored()
+        if order == "name" and state is None:
             where, arguments = matching("s.name", search, among)
             rows = self.select(
                 f"SELECT {_NUMBERS} FROM stream s WHERE s.name > ? AND {where} AND s.events > 0 "  # noqa: S608
@@ -482,14 +525,25 @@ class Reader:
             )
         else:
             where, arguments = matching("r.name", search, among)
-            rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit)
-        return [StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row[12])) for row in rows]
+            source = "ranking r"
+            if state is not None:
+                source, within = in_state(state, state_counts(self, is_monitored)[state], is_monitored=is_monitored)
+                where = f"{where} AND {within}"
+            rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit, source=source)
+        return [
+            StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row, is_monitored=is_monitored))
+            for row in rows
+        ]
+
+    def is_monitored(self) -> bool:
+        """Whether streams have monitors."""
+        return self.meta().get("monitor", "null") != "null"
 
     def _place(self, after: str | None, order: str) -> tuple[Any, ...]:
         """The keys of a stream in an order; those of none are before all others."""
-        keys = ", ".join(f"r.{key}" for key in RANKING_KEYS[order])
+        keys = ", ".join(f"r.{key}" for key in (*RANKING_KEYS[order], "name"))
         rows = self.select(
-            f"SELECT {keys}, r.name FROM stream s JOIN ranking r ON r.stream = s.number WHERE s.name = ?",  # noqa: S608
+            f"SELECT {keys} FROM stream s JOIN ranking r ON r.stream = s.number WHERE s.name = ?",  # noqa: S608
             (after or "",),
         )
         return rows[0] if rows else first_key(order)
@@ -503,6 +557,7 @@ class Reader:
         arguments: tuple[Any, ...],
         limit: int,
         *of_columns: Any,
+        source: str = "ranking r",
     ) -> list[tuple[Any, ...]]:
         """Columns of the streams `s` behind a place in an order of `ranking`, where their rows `r` fit a condition.
 
@@ -510,7 +565,7 @@ class Reader:
         """
         condition, keys = behind(order)
         return self.select(
-            f"SELECT {columns} FROM ranking r JOIN stream s ON s.number = r.stream "  # noqa: S608 - our own columns
+            f"SELECT {columns} FROM {source} JOIN stream s ON s.number = r.stream "  # noqa: S608 - our own columns
             f"WHERE {condition} AND {where} ORDER BY {keys} LIMIT {limit}",
             (*of_columns, *place, *arguments),
         )
@@ -518,22 +573,28 @@ class Reader:
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
         wanted = (
-            f"SELECT {_NUMBERS}, s.state, s.monitor, f.text, {_WAITING} FROM stream s "  # noqa: S608
+            f"SELECT {_NUMBERS}, s.state, s.monitor, s.notice, f.text, {_WAITING} FROM stream s "  # noqa: S608
             "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
         )
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, mode, state, monitor, text, corrections = rows[0][10:]
-        shape = Shape.from_text(text)
+        held, expired, _, _, _, state, monitor, notice, text, corrections = rows[0][10:]
+        shape, numbers = Shape.from_text(text), _numbers_of(rows[0])
+        readings = None if monitor is None else self._monitor(bytes(monitor))
+        noticed = None if notice is None else notices.readings(bytes(notice))
+        is_seen, words = notices.watch_over(noticed, readings, numbers["outcomes"])
         return StreamInfo(
-            **_numbers_of(rows[0]),
+            **numbers,
             held=held,
             expired=expired,
-            **_mode_of(mode),
+            **_mode_of(rows[0], is_monitored=self.is_monitored()),
             corrections=corrections,
             params={} if state is None else self._params(bytes(state), shape),
-            monitor=None if monitor is None else self._monitor(bytes(monitor)),
+            monitor=readings,
+            notice=noticed,
+            watched=is_seen,
+            watching=words,
             **shape.described(),
         )
 
@@ -583,9 +644,35 @@ class Reader:
         rows = zip(*(_plain(found[column]) for column in columns), strict=True)
         return [Segment(**dict(zip(columns, row, strict=True))) for row in rows]
 
+    def classes(self, name: str) -> list[ClassInfo] | None:
+        """The classes of a stream over its latest outcomes, the commonest first; None: no such stream.
+
+        Raises
+        ------
+        Refusal : the stream has one score.
+        """
+        rows = self.select(
+            "SELECT s.number, s.events, f.text FROM stream s LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ?",
+            (name,),
+        )
+        if not rows:
+            return None
+        number, events, text = rows[0]
+        shape = Shape.from_text(text)
+        if shape.numbers <= 1 or shape.classes is None:
+            raise Refusal(
+                "no_classes", f"classes must be more than two, got {name!r:.60}, which has one score", "stream", 404
+            )
+        latest = self.select(
+            "SELECT given, issued, outcome FROM event WHERE stream = ? AND nth >= ? "  # noqa: S608 - our own numbers
+            f"AND status IN ({LEARNT}, {ASSUMED}) ORDER BY nth DESC LIMIT {CLASS_EVENTS}",
+            (number, events - CLASS_REACH),
+        )
+        return _class_infos(shape.classes.labels, latest)
+
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
-        found = readings(Settings(arl), state) if arl is not None else {}
+        found = monitor_readings(Settings(arl), state) if arl is not None else {}
         return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
@@ -626,6 +713,32 @@ class Reader:
             (number, *_hours(start, end), limit),
         )
         return [Hour(hour * HOUR, int(made), int(learnt), *sums) for hour, made, learnt, *sums in rows]
+
+    def trends(self, streams: Sequence[int], now: float) -> dict[int, Trend]:
+        """The last days of some streams, at most a minute old: late outcomes change all of them."""
+        kept = self._trends
+        due = [number for number in streams if number not in kept or not 0 <= now - kept[number][0] < TREND_SECONDS]
+        first, rows = int(now // DAY_SECONDS) - TREND_DAYS + 1, list[tuple[Any, ...]]()
+        if due:
+            rows = self.select(
+                "SELECT stream, hour / 24, sum(forecasts), sum(outcomes), sum(log_loss) FROM rollup "  # noqa: S608
+                f"WHERE stream IN ({', '.join('?' for _ in due)}) AND hour >= ? AND hour < ? "
+                f"AND kind = {CALIBRATED_KIND} GROUP BY 1, 2",
+                (*due, 24 * first, 24 * (first + TREND_DAYS)),
+            )
+        days = {(stream, day): numbers for stream, day, *numbers in rows}
+        for number in due:
+            found = [days.get((number, first + at), (0, 0, 0.0)) for at in range(TREND_DAYS)]
+            trend = Trend(
+                [int(made) for made, _, _ in found],
+                [int(learnt) for _, learnt, _ in found],
+                [loss / learnt if learnt else None for _, learnt, loss in found],
+            )
+            kept[number] = (now, trend)
+        trends = {number: kept[number][1] for number in streams}
+        while len(kept) > TRENDS_KEPT:
+            del kept[next(iter(kept))]
+        return trends
 
     def delays(self, name: str) -> list[Delay] | None:
         """How late the outcomes of a stream came, in powers of two seconds."""
@@ -714,6 +827,44 @@ def _plain(column: Any) -> list[Any]:
     return [list(value) if isinstance(value, tuple) else value for value in column.tolist()]
 
 
+def _class_infos(labels: Sequence[Any], rows: list[tuple[Any, ...]]) -> list[ClassInfo]:
+    """Scores, forecasts and labels of some events, class by class."""
+    if not rows:
+        return []
+    given, issued = (np.frombuffer(b"".join(bytes(row[at]) for row in rows)).reshape(len(rows), -1) for at in (0, 1))
+    came = np.array([row[2] for row in rows])[:, None] == np.arange(len(labels))
+    made = []
+    for at, label in enumerate(labels):
+        said, hit, tenth = issued[:, at], came[:, at].astype(float), np.minimum(9, (10 * issued[:, at]).astype(int))
+        count = np.bincount(tenth, minlength=10)
+        made.append(
+            ClassInfo(
+                label=label,
+                events=len(rows),
+                labels=int(hit.sum()),
+                rate=float(hit.mean()),
+                mean_score=float(given[:, at].mean()),
+                mean_forecast=float(said.mean()),
+                raw_error=_error(given[:, at], hit),
+                error=_error(said, hit),
+                count=count.tolist(),
+                forecast=_means(np.bincount(tenth, said, 10), count),
+                outcome=_means(np.bincount(tenth, hit, 10), count),
+            )
+        )
+    return sorted(made, key=lambda one: -one.labels)
+
+
+def _means(sums: Any, count: Any) -> list[float | None]:
+    return [float(total) / int(n) if n else None for total, n in zip(sums, count, strict=True)]
+
+
+def _error(said: Vector, hit: Vector) -> float:
+    """The calibration error over tenths."""
+    gaps = np.bincount(np.minimum(9, (10 * said).astype(int)), said - hit, 10)
+    return float(calibration_error_of_gaps(gaps, np.array(float(len(said)))))
+
+
 def matching(column: str, search: str | None, among: Sequence[str] = ()) -> tuple[str, tuple[Any, ...]]:
     """The condition for names that hold a text, among some patterns, and its arguments. Without a text, all do.
 
@@ -746,13 +897,11 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
     }
 
 
-def _mode_of(mode: int) -> dict[str, Any]:
-    """How a stream forecasts and learns now."""
-    is_frozen, is_raw = bool(mode & FROZEN), bool(mode & PASSTHROUGH)
-    words = [word for word, holds in (("frozen", is_frozen), ("passthrough", is_raw)) if holds]
-    if mode & (RESUMING | DROPPING):
-        words.append("resuming")
-    return {"state": ", ".join(words) or "learning", "frozen": is_frozen, "passthrough": is_raw}
+def _mode_of(row: tuple[Any, ...], *, is_monitored: bool) -> dict[str, Any]:
+    """A row of `_NUMBERS`: the state of the stream, and how it forecasts and learns now."""
+    mode, base, severity = row[12:15]
+    state = state_of(base, severity, is_monitored=is_monitored)
+    return {"state": state, "frozen": bool(mode & FROZEN), "passthrough": bool(mode & PASSTHROUGH)}
 
 
 def _hours(start: float | None, end: float | None) -> tuple[int, int]:
@@ -816,15 +965,76 @@ class Tokens:
         return self._run("DELETE FROM token")
 
 
+# ---- streams by their state -----------------------------------------------------------------------------------------
+#
+# The base of a state is in `ranking`. Notes, which are alarms that are open and corrections that wait, are few and are
+# found by indexes over them alone. So a state is counted and listed without a look at all streams.
+
+MOST_COUNTED = 20_000  # streams of a state; more are "20,000 or more"
+RARE = 1_000  # a state of so few streams is listed from its own streams, and sorted; another one in the order asked for
+_QUIET = f"NOT EXISTS (SELECT 1 FROM alarm n WHERE n.stream = r.stream AND n.ended IS NULL AND {is_about_us('n.what')})"  # noqa: S608
+_UNCORRECTED = "NOT EXISTS (SELECT 1 FROM correction n WHERE n.stream = r.stream AND n.applied = 0)"
+_NOTED = (
+    f"(SELECT n.stream, min(n.severity) AS severity FROM (SELECT a.stream, {severity_sql('a.what')} AS severity "  # noqa: S608
+    f"FROM alarm a WHERE a.ended IS NULL AND {is_about_us('a.what')} UNION ALL "
+    f"SELECT c.stream, {CORRECTING} FROM correction c WHERE c.applied = 0) n GROUP BY n.stream)"
+)
+_IN_A_MODE = f"r.state IN ({', '.join(repr(mode) for mode in MODES)})"
+
+
+def state_counts(reader: Reader, is_monitored: bool) -> dict[str, int]:
+    """How many streams are in each state, up to `MOST_COUNTED`."""
+    few = f"(SELECT count(*) FROM (SELECT 1 FROM ranking WHERE state = ? LIMIT {MOST_COUNTED}) q)"  # noqa: S608
+    bases = reader.select(f"SELECT {', '.join(few for _ in BASES)}", BASES)[0]
+    counts: dict[str, int] = defaultdict(int)
+    for base, count in zip(BASES, bases, strict=True):
+        counts[state_of(base, None, is_monitored=is_monitored)] += count
+    noted = f"SELECT r.state, q.severity, count(*) FROM {_NOTED} q JOIN ranking r ON r.stream = q.stream GROUP BY 1, 2"  # noqa: S608
+    for base, severity, count in reader.select(noted):
+        counts[state_of(base, None, is_monitored=is_monitored)] -= count
+        counts[state_of(base, severity, is_monitored=is_monitored)] += count
+    return counts
+
+
+def in_state(state: str, count: int, *, is_monitored: bool) -> tuple[str, str]:
+    """Where streams of a state are listed from, as rows `r`; and the condition that they are in it."""
+    streams, conditions = list[str](), list[str]()
+    for base in BASES:
+        if state_of(base, None, is_monitored=is_monitored) == state:
+            streams.append(f"SELECT stream FROM ranking WHERE state = '{base}'")  # noqa: S608 - our own words
+            conditions.append(f"r.state = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
+    if state in NOTES:
+        noted = f"SELECT q.stream FROM {_NOTED} q WHERE q.severity = {NOTES.index(state) + 1}"  # noqa: S608
+        streams.append(noted)
+        conditions.append(f"r.stream IN ({noted}) AND NOT {_IN_A_MODE}")
+    where = " OR ".join(f"({condition})" for condition in conditions) or "1 = 0"  # nobody is in it now
+    if not streams or count > RARE:
+        return "ranking r", f"({where})"
+    # A cross join keeps SQLite from walking through all streams in the order asked for.
+    return f"({' UNION '.join(streams)}) q CROSS JOIN ranking r", f"r.stream = q.stream AND ({where})"
+
+
 # ---- the first screen of the dashboard ------------------------------------------------------------------------------
 
-FRESH_SECONDS = 7 * 86_400.0  # how long an alarm ranks a stream first
+FRESH_SECONDS = 7 * 86_400.0  # how long an alarm ranks a stream first in the order of alarms
 PAGE_ROWS = 25
 MAX_PAGES = 1_000_000
 LATEST_ALARMS = 3
+TREND_DAYS = 28
+TREND_SECONDS = 60.0  # how old the trend of a stream may be
+TRENDS_KEPT = 1_000
 PAGE_ORDERS = ("attention", "alarms", "pending", "error", "events", "recent", "name")
-FRESH_FIRST = ("attention", "alarms")  # in these, streams with alarms of the last days come first
-_PAGE_ROW = f"{_NUMBERS}, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"  # noqa: S608
+_FRESH = f"a.time >= ? AND {is_about_us('a.what')}"
+_PAGE_ROW = f"{_NUMBERS}, s.number, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND {_FRESH})"  # noqa: S608
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The last days of a stream, by the time of the forecasts; the last one is today. Days are those of UTC."""
+
+    forecasts: list[int]
+    outcomes: list[int]
+    log_loss: list[float | None]  # means of what was told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -832,6 +1042,23 @@ class StreamRow(StreamNumbers):
     """One stream in the list. Losses are means over learnt outcomes; None before the first one."""
 
     fresh_alarms: int  # of the last seven days
+    state: str
+    what: str | None  # the worst of its open alarms
+    since: float | None  # when that began, in seconds since 1970
+    acknowledged: bool  # somebody looks after all of its open alarms
+    trend: Trend
+
+
+@dataclass(frozen=True)
+class Look:
+    """What to look at first: a stream that needs a person, what has happened, and what to do."""
+
+    stream: str
+    state: str
+    what: str | None
+    since: float | None
+    text: str = ""
+    do: str = ""
 
 
 @dataclass(frozen=True)
@@ -849,30 +1076,42 @@ class Overview:
     error: float | None  # means over streams, weighted by outcomes
     raw_error: float | None
     alarms: list[AlarmRow]
+    states: dict[str, int]  # streams in each state, up to `MOST_COUNTED`
+    first: Look | None  # the stream that needs a person most
     found: int  # streams that the search matches
     page: int
     pages: int
     rows: list[StreamRow]
     needs_token: bool = False  # whether a reader has to log in
+    may_write: bool = True  # whether this reader may look after alarms
 
 
-def overview(reader: Reader, now: float, order: str = "attention", search: str = "", page: int = 1) -> Overview:
+def overview(
+    reader: Reader, now: float, order: str = "attention", search: str = "", page: int = 1, state: str | None = None
+) -> Overview:
     """The first screen; `page` counts from 1, one behind the last gives the last."""
     if order not in PAGE_ORDERS:
         raise InvalidInput(f"order must be one of {', '.join(PAGE_ORDERS)}, got {order!r}")
-    meta = reader.meta()
+    meta, is_monitored = reader.meta(), reader.is_monitored()
     sums, since = reader.sums(), now - FRESH_SECONDS
     found, judged = int(sums["streams"]), sums["judged"]
-    if search:
-        where, arguments = matching("r.name", search)
-        found = int(reader.select(f"SELECT count(*) FROM ranking r WHERE {where}", arguments)[0][0])  # noqa: S608
+    counts = state_counts(reader, is_monitored)
+    where, arguments = matching("r.name", search)
+    source = "ranking r"
+    if state is not None:
+        source, within = in_state(state, counts[state], is_monitored=is_monitored)
+        where = f"{where} AND {within}"
+        found = counts[state]
+    if search or (state is not None and found >= MOST_COUNTED):
+        found = int(reader.select(f"SELECT count(*) FROM {source} WHERE {where}", arguments)[0][0])  # noqa: S608
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
-    rows = _page(reader, order, search, since, (page - 1) * PAGE_ROWS)
-    fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (since,))[0][0]
+    rows = _page(reader, order, source, where, arguments, since, (page - 1) * PAGE_ROWS, PAGE_ROWS)
+    listed = _stream_rows(reader, rows, now, is_monitored=is_monitored)
+    fresh = reader.select(f"SELECT count(*) FROM alarm a WHERE {_FRESH}", (since,))[0][0]  # noqa: S608
     return Overview(
         method=meta.get("method", ""),
-        monitored=meta.get("monitor", "null") != "null",
+        monitored=is_monitored,
         streams=int(sums["streams"]),
         events=int(sums["events"]),
         outcomes=int(sums["outcomes"]),
@@ -881,12 +1120,65 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
         fresh_alarms=int(fresh),
         error=sums["error"] / judged if judged else None,
         raw_error=sums["raw_error"] / judged if judged else None,
-        alarms=alarm_rows(reader.select, "", (), LATEST_ALARMS),
+        alarms=alarm_rows(reader.select, f"WHERE {is_about_us('a.what')}", (), LATEST_ALARMS),
+        states={name: count for name, count in counts.items() if count > 0},
+        first=_first(reader, counts, now, is_monitored=is_monitored),
         found=found,
         page=page,
         pages=pages,
-        rows=[StreamRow(**_numbers_of(row), fresh_alarms=int(row[-1])) for row in rows],
+        rows=listed,
     )
+
+
+def _stream_rows(reader: Reader, rows: list[tuple[Any, ...]], now: float, *, is_monitored: bool) -> list[StreamRow]:
+    trends, alarms = reader.trends([row[-2] for row in rows], now), _open_alarms(reader, [row[-2] for row in rows])
+    made = []
+    for row in rows:
+        numbers, state = _numbers_of(row), _mode_of(row, is_monitored=is_monitored)["state"]
+        open_ones = alarms.get(numbers["name"], [])
+        worst = open_ones[0] if open_ones else None
+        made.append(
+            StreamRow(
+                **numbers,
+                fresh_alarms=int(row[-1]),
+                state=state,
+                what=worst.what if worst else None,
+                since=_since(worst, state, numbers),
+                acknowledged=bool(open_ones) and all(alarm.acknowledged is not None for alarm in open_ones),
+                trend=trends[row[-2]],
+            )
+        )
+    return made
+
+
+def _open_alarms(reader: Reader, streams: Sequence[int]) -> dict[str, list[AlarmRow]]:
+    """The open alarms of some streams by their names, the worst and oldest first."""
+    found: dict[str, list[AlarmRow]] = defaultdict(list)
+    if streams:
+        where = f"WHERE a.ended IS NULL AND {is_about_us('a.what')} AND a.stream IN ({', '.join('?' for _ in streams)})"
+        order = f"{severity_sql('a.what')}, a.number"
+        for alarm in alarm_rows(reader.select, where, tuple(streams), MAX_LIMIT, order=order):
+            found[alarm.stream].append(alarm)
+    return found
+
+
+def _since(worst: AlarmRow | None, state: str, numbers: dict[str, Any]) -> float | None:
+    """Since when a stream is in a state that needs a person."""
+    since: float | None = None
+    if worst is not None:
+        since = worst.time if worst.since_time is None else min(worst.time, worst.since_time)
+    elif state == "no outcomes":
+        since = numbers["oldest_pending"]
+    return numbers["last_event"] if worst is not None and worst.what == "no forecasts" else since
+
+
+def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_monitored: bool) -> Look | None:
+    """The stream that comes first of those that need a person."""
+    if not any(counts[state] > 0 for state in NEED_A_PERSON):
+        return None
+    rows = _page(reader, "attention", "ranking r", "1 = 1", (), now, 0, 1)
+    (row,) = _stream_rows(reader, rows, now, is_monitored=is_monitored)
+    return Look(row.name, row.state, row.what, row.since)
 
 
 def alarm_rows(
@@ -901,52 +1193,66 @@ def alarm_rows(
     """Some alarms, the latest first, with the time of the forecast at which the fault began."""
     rows = select(
         SELECT_ALARMS
-        # Monitors count outcomes. Forecasts that were given up are spread over them.
-        + "LEFT JOIN event e ON e.stream = a.stream "
-        "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
+        # Monitors count outcomes. Forecasts that were given up are spread over them. A notice says the time itself.
+        + f"LEFT JOIN event e ON e.stream = a.stream AND e.nth = CASE WHEN a.part = {NOTICED} THEN -1 "
+        "ELSE CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) END "
         f"{where} ORDER BY {order} LIMIT {limit}{lock}",
         arguments,
     )
     return [AlarmRow(*row[:3], bool(row[3]), *row[4:]) for row in rows]  # type: ignore[call-arg]  # as selected
 
 
-def _page(reader: Reader, order: str, search: str, since: float, skip: int) -> list[tuple[Any, ...]]:
-    """The rows of a page, behind `skip` streams."""
-    where, arguments = matching("r.name", search)
-    if order not in FRESH_FIRST:
-        return _behind(reader, order, where, arguments, skip, PAGE_ROWS, since)
-    # First those with fresh alarms, which are few, then all others. The plus signs keep SQLite to the index over times.
-    alarmed = "(SELECT +stream AS stream, count(*) AS fresh FROM alarm WHERE time >= ? GROUP BY +stream) f"
-    joined = f"FROM {alarmed} JOIN ranking r ON r.stream = f.stream WHERE {where}"
-    few = int(reader.select(f"SELECT count(*) {joined}", (since, *arguments))[0][0])
-    first = reader.select(
-        f"SELECT {_PAGE_ROW} FROM {alarmed} JOIN ranking r ON r.stream = f.stream "  # noqa: S608
-        f"JOIN stream s ON s.number = f.stream WHERE {where} "
-        f"ORDER BY f.fresh DESC, {behind(order)[1]} LIMIT {PAGE_ROWS} OFFSET {skip}",
-        (since, since, *arguments),
-    )
-    if len(first) == PAGE_ROWS:
-        return first
-    where += " AND NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND a.time >= ?)"
-    rest = _behind(reader, order, where, (*arguments, since), max(0, skip - few), PAGE_ROWS - len(first), since)
-    return [*first, *rest]
+def _page(
+    reader: Reader, order: str, source: str, where: str, arguments: tuple[Any, ...], since: float, skip: int, limit: int
+) -> list[tuple[Any, ...]]:
+    """The rows of a page, behind `skip` streams: part after part, those that need somebody first."""
+    first, few, of_few, rest = "", "", tuple[Any, ...](), ["1 = 1"]
+    if order == "alarms":
+        # The plus signs keep SQLite to the index over times.
+        few = f"(SELECT +a.stream AS stream, count(*) AS fresh FROM alarm a WHERE {_FRESH} GROUP BY +a.stream) p"  # noqa: S608
+        first, of_few = "p.fresh DESC", (since,)
+        fresh = _FRESH.replace("?", f"{since:f}")
+        rest = [f"NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND {fresh})"]  # noqa: S608
+    elif order == "attention":
+        few = f"(SELECT q.stream, q.severity FROM {_NOTED} q WHERE q.severity <= {ALARMED}) p"  # noqa: S608
+        first = "p.severity"
+        rest = [f"r.state = 'no outcomes' AND {_QUIET}", f"r.state <> 'no outcomes' AND {_QUIET}"]
+    rows = list[tuple[Any, ...]]()
+    if few:  # sorted
+        joined = (
+            f"FROM {few} CROSS JOIN {source} JOIN stream s ON s.number = r.stream WHERE r.stream = p.stream AND {where}"
+        )
+        rows = reader.select(
+            f"SELECT {_PAGE_ROW} {joined} ORDER BY {first}, {behind(order)[1]} LIMIT {limit} OFFSET {skip}",
+            (since, *of_few, *arguments),
+        )
+        skip = 0 if rows else skip - int(reader.select(f"SELECT count(*) {joined}", (*of_few, *arguments))[0][0])
+    for other in rest:  # in the order of an index
+        if len(rows) < limit:
+            within = f"{where} AND {other}"
+            rows += _behind(reader, order, source, within, arguments, skip, limit - len(rows), since)
+            if skip and not rows:
+                skip -= int(reader.select(f"SELECT count(*) FROM {source} WHERE {within}", arguments)[0][0])  # noqa: S608
+            elif rows:
+                skip = 0
+    return rows
 
 
 def _behind(
-    reader: Reader, order: str, where: str, arguments: tuple[Any, ...], skip: int, limit: int, since: float
+    reader: Reader, order: str, source: str, where: str, arguments: tuple[Any, ...], skip: int, limit: int, since: float
 ) -> list[tuple[Any, ...]]:
     """Streams of an order of `ranking` behind the first `skip` that fit: their keys are found in the index alone."""
     place = first_key(order)
     if skip:
         condition, keys = behind(order)
         found = reader.select(
-            f"SELECT {keys} FROM ranking r WHERE {condition} AND {where} ORDER BY {keys} LIMIT 1 OFFSET {skip - 1}",  # noqa: S608
+            f"SELECT {keys} FROM {source} WHERE {condition} AND {where} ORDER BY {keys} LIMIT 1 OFFSET {skip - 1}",  # noqa: S608
             (*place, *arguments),
         )
         if not found:
             return []
         place = found[0]
-    return reader.ranked(_PAGE_ROW, order, place, where, arguments, limit, since)
+    return reader.ranked(_PAGE_ROW, order, place, where, arguments, limit, since, source=source)
 
 
 # ---- the screen of a stream -----------------------------------------------------------------------------------------
@@ -960,6 +1266,8 @@ MONDAY = 72  # 1970 began on a Thursday: so many hours after a Monday
 MOST_WEEKS = 10
 MOST_ALARMS = 50
 MOST_SEGMENTS = 20
+MOST_CLASSES = 24
+_MUTED = "SELECT streams FROM mute WHERE until IS NULL OR until > ?"
 BINS = 10
 GRID = 51
 KINDS = {"raw": RAW_KIND, "calibrated": CALIBRATED_KIND}
@@ -1036,6 +1344,10 @@ class View:
     delays: list[Delay]
     alarms: list[AlarmRow]
     segments: list[Segment]  # of groups, best evidence first
+    classes: list[ClassInfo]  # of more than two, over the latest outcomes, the commonest first
+    muted: bool  # its alarms are sent to nobody
+    first: Look | None  # what to look at first, if it needs a person
+    may_write: bool = True  # whether this reader may look after alarms
 
 
 def view(reader: Reader, now: float, name: str, span: str = "month") -> View | None:
@@ -1071,7 +1383,19 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
         delays=reader.delays(name) or [],
         alarms=alarm_rows(reader.select, "WHERE a.stream = ?", (number,), MOST_ALARMS),
         segments=[] if shape.groups is None else (reader.segments(name) or [])[:MOST_SEGMENTS],
+        classes=(reader.classes(name) or [])[:MOST_CLASSES] if shape.numbers > 1 else [],
+        muted=any(matches([streams], name) for (streams,) in reader.select(_MUTED, (now,))),
+        first=_look_at(reader, number, info),
     )
+
+
+def _look_at(reader: Reader, number: int, info: StreamInfo) -> Look | None:
+    """What to look at first in a stream."""
+    alarms = _open_alarms(reader, [number])[info.name]
+    if not alarms and info.state not in NEED_A_PERSON:
+        return None
+    since = _since(alarms[0] if alarms else None, info.state, vars(info))
+    return Look(info.name, info.state, alarms[0].what if alarms else None, since)
 
 
 def _series(reader: Reader, number: int, start: int, end: int) -> Series:

@@ -15,7 +15,8 @@ _TABLES = (
             events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
             version {whole} NOT NULL DEFAULT 0,
-            last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
+            last_time {float}, error {float}, raw_error {float}, deadline {float}, sums {bytes}, state {bytes},
+            monitor {bytes}, notice {bytes},
             mode {small} NOT NULL DEFAULT 0, origin {text},
             since {whole} NOT NULL DEFAULT 0, watched_from {whole} NOT NULL DEFAULT 0,
             base_seq {whole} NOT NULL DEFAULT 0, base_events {whole} NOT NULL DEFAULT 0, base {bytes},
@@ -56,14 +57,15 @@ _TABLES = (
     # What the method says of events for which something else was told: the score, or what a corrected state had said.
     """CREATE TABLE said (
             stream {whole} NOT NULL, nth {whole} NOT NULL, forecast {float} NOT NULL, named {small},
-            score {float} NOT NULL, PRIMARY KEY (stream, nth)){clustered}""",
+            score {float} NOT NULL, issued {bytes}, PRIMARY KEY (stream, nth)){clustered}""",
     """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
             since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0,
-            message {whole}, ended {float}, acknowledged {float}, acknowledged_by TEXT)""",
+            message {whole}, ended {float}, acknowledged {float}, acknowledged_by TEXT,
+            part {small} NOT NULL DEFAULT 0, detail TEXT)""",
     "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
     "CREATE INDEX alarm_sent ON alarm (message) WHERE delivered = 1",
-    "CREATE INDEX alarm_open ON alarm (stream) WHERE ended IS NULL",
+    "CREATE INDEX alarm_open ON alarm (stream, what) WHERE ended IS NULL",
     "CREATE INDEX alarm_time ON alarm (time)",
     "CREATE INDEX alarm_of ON alarm (stream, time)",
     """CREATE TABLE total (
@@ -76,7 +78,7 @@ _TABLES = (
     """CREATE TABLE ranking (
             stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
             pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
-            cost {float} NOT NULL)""",
+            cost {float} NOT NULL, state {text} NOT NULL)""",
     "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
     "CREATE INDEX ranking_events ON ranking (events, name)",
     "CREATE INDEX ranking_pending ON ranking (pending, name)",
@@ -84,6 +86,9 @@ _TABLES = (
     "CREATE INDEX ranking_error ON ranking (error, name)",
     "CREATE INDEX ranking_recent ON ranking (recent, name)",
     "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
+    "CREATE INDEX ranking_state ON ranking (state, cost, pending, name)",
+    # When no service listened: that is no silence of the streams.
+    "CREATE TABLE downtime (begun {float} NOT NULL, ended {float} NOT NULL)",
     "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",
     """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,

@@ -21,6 +21,7 @@ from . import schema
 from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
+    END_ALARMS,
     FORGET_NAME,
     INSERT_ALARMS,
     INSERT_CELLS,
@@ -355,13 +356,16 @@ class SqliteStore(Store):
         written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
         check_written(written, len(rows["stream"]))
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
+        if rows["ended"]:
+            self.connection.run_many(END_ALARMS, rows["ended"])
         self._many(INSERT_ALARMS, rows["alarm"])
         self._many(INSERT_CORRECTIONS, rows["correction"])
         self._many(INSERT_SAID, rows["said"])
         self._many(INSERT_SHAPES, rows["shape"], OR_SHAPE)
         self._many(INSERT_CELLS, rows["cell"], OR_CELL)
         self._many(INSERT_NAMES, rows["name"], OR_NAME)
-        self.connection.run_many(FORGET_NAME, rows["forgotten"])
+        if rows["forgotten"]:
+            self.connection.run_many(FORGET_NAME, rows["forgotten"])
         for totals in rows["total"]:
             self.connection.run(ADD_TOTALS, (*totals, self.writer))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from calibeat.errors import CalibeatError, InvalidInput
 from calibeat.monitor.bets import Alarm
 from calibeat.service.model import StreamBytes
 from calibeat.service.shape import Shape
+from calibeat.service.watch import Settled
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -46,14 +48,14 @@ EVENT_COLUMNS = (
 SETTLED_COLUMNS = ("stream", "nth", "receipt", "status", "outcome", "outcome_seq", "outcome_time")
 STREAM_COLUMNS = (
     *("number", "name", "seq", "events", "outcomes", "pending", "held", "expired", "alarms", "version", "last_time"),
-    *("error", "raw_error", "sums", "state", "monitor", "mode"),
+    *("error", "raw_error", "deadline", "sums", "state", "monitor", "notice", "mode"),
 )
 FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # the numbers of a roll-up: of a stream, hour, kind, tenth
 ROLLUP_NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
 ROLLUP_COLUMNS = ("stream", "hour", "kind", "tenth", *ROLLUP_NUMBERS)
-ALARM_COLUMNS = ("stream", "time", "at", "since", "what", "page")
+ALARM_COLUMNS = ("stream", "time", "at", "since", "what", "page", "part", "detail", "ended")
 CORRECTION_COLUMNS = ("stream", "nth", "outcome", "time", "is_forgetting")
-SAID_COLUMNS = ("stream", "nth", "forecast", "named", "score")
+SAID_COLUMNS = ("stream", "nth", "forecast", "named", "score", "issued")
 NOT_CORRECTED = -1
 CELL_COLUMNS = ("stream", "is_base", "slot", "held")
 NAME_COLUMNS = ("stream", "word", "number", "value")
@@ -137,6 +139,8 @@ class StreamState(StreamBytes):
     book: dict[int, Any] = field(default_factory=dict)  # word -> value of its groups, where names are kept
     named: int = 0  # names that were ever put into the book
     slot: int = -1  # its place among the streams of the present group
+    due: float = inf  # when its notice is to be asked
+    is_history: bool = False  # its last event was an old one: a history is being sent
 
 
 def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
@@ -151,6 +155,10 @@ class AlarmInfo(Alarm):
     number: int  # 0 before it is stored
     stream: str
     time: float
+    since_time: float | None = None  # when the fault began; None where that event is not stored
+    ended: float | None = None  # when it was over; None as long as it is open
+    part: int = 0  # which monitor of the stream has raised it: see `watch`
+    detail: str | None = None  # which way a score has moved, which class, how many streams at once
 
 
 class Correction(NamedTuple):
@@ -174,6 +182,7 @@ class Changes:
     streams: dict[str, StreamState] = field(default_factory=dict)
     rollups: list[TableRow] = field(default_factory=list)
     alarms: list[AlarmInfo] = field(default_factory=list)
+    ended: list[tuple[str, str, float]] = field(default_factory=list)  # alarms that are over: (stream, what, when)
     corrections: list[Correction] = field(default_factory=list)
     said: list[TableRow] = field(default_factory=list)  # what the method says, where the score was told
     totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
@@ -197,7 +206,11 @@ def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
         "settled": [_settled_row(record) for record in changes.settled],
         "stream": [_stream_row(state) for state in changes.streams.values()],
         "rollup": changes.rollups,
-        "alarm": [(streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        "alarm": [
+            (streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page), a.part, a.detail, a.ended)
+            for a in changes.alarms
+        ],
+        "ended": [(ended, streams[name].number, what) for name, what, ended in changes.ended],
         "correction": [(c.record.stream, c.record.nth, *c[1:3], int(c.is_forgetting)) for c in changes.corrections],
         "said": changes.said,
         "total": [totals] if changes.totals else [],
@@ -214,6 +227,7 @@ def _stream_state(row: TableRow) -> StreamState:
     state.shape = Shape.from_text(row[-1])
     state.last_time = state.last_time or 0.0
     state.weighted = weighted(state.error, state.raw_error, state.outcomes)
+    state.due = inf if state.deadline is None else state.deadline
     return state
 
 
@@ -253,6 +267,7 @@ INSERT_SHAPES, OR_SHAPE = (
 )
 OR_CELL = " ON CONFLICT (stream, is_base, slot) DO UPDATE SET held = excluded.held"
 OR_NAME = " ON CONFLICT (stream, word) DO NOTHING"
+END_ALARMS = "UPDATE alarm SET ended = ? WHERE stream = ? AND what = ? AND ended IS NULL"
 FORGET_NAME = "DELETE FROM name WHERE stream = ? AND word = ?"
 UPDATE_STREAMS = f"UPDATE stream SET {assigned(STREAM_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
 SETTLE_EVENTS = f"UPDATE event SET {assigned(SETTLED_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
@@ -262,11 +277,6 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
 _READ_COLUMNS = (*STREAM_COLUMNS, "base_seq", "origin")
-# Whether the class came that the method has named, of event `e` and what is `said` of it; of two classes the outcome.
-_HIT = (
-    "CASE WHEN e.named IS NULL OR e.outcome IS NULL THEN e.outcome WHEN e.outcome = coalesce(d.named, e.named) "
-    "THEN 1 ELSE 0 END"
-)
 # Forecasts of a stream behind one of them, made before an operation, whose outcome a monitor does not wait for: the
 # three are arguments, twice.
 GIVEN_UP = (
@@ -275,23 +285,20 @@ GIVEN_UP = (
 )
 
 
-def settled_after(
-    connection: Any, stream: int, nth: int, before: int = 2**62
-) -> dict[int, tuple[float, float, float] | None]:
-    """What a monitor holds that has read the forecasts of a stream before one of them: number -> event.
+def settled_after(connection: Any, stream: int, nth: int, before: int = 2**62) -> dict[int, Settled | None]:
+    """What monitors hold that have read the forecasts of a stream before one of them: number -> event.
 
-    These are learnt events, (forecast, outcome, score), and None for those that were given up; only of the operations
-    before one. Of K classes they are about the class that was named.
+    These are learnt events, and None for those that were given up; only of the operations before one.
     """
     rows = connection.all(
-        f"SELECT e.nth, coalesce(d.forecast, e.forecast), {_HIT}, coalesce(d.score, e.score) "  # noqa: S608
-        "FROM event e LEFT JOIN said d ON d.stream = e.stream AND d.nth = e.nth "
+        "SELECT e.nth, coalesce(d.forecast, e.forecast), e.outcome, coalesce(d.score, e.score), "
+        "coalesce(d.issued, e.issued), e.given FROM event e LEFT JOIN said d ON d.stream = e.stream AND d.nth = e.nth "
         "WHERE e.stream = ? AND e.nth > ? AND e.outcome_seq < ?",
         (stream, nth, before),
     )
     given_up = connection.all(GIVEN_UP, (stream, nth, before) * 2)
-    held: dict[int, tuple[float, float, float] | None] = {number: None for (number,) in given_up}
-    return held | {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
+    held: dict[int, Settled | None] = {number: None for (number,) in given_up}
+    return held | {number: Settled(*event) for number, *event in rows}
 
 
 def stored_cells(connection: Any, stream: int, *, is_base: bool = False) -> list[tuple[int, bytes]]:
@@ -403,11 +410,11 @@ class Store(Protocol):
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 
-    def waiting(self, name: str, limit: int) -> list[tuple[str, Record]]:
+    def waiting(self, number: int, limit: int) -> list[tuple[str, Record]]:
         """Outcomes that came while a stream was frozen, in the order of their times: (stream, event)."""
         rows = self.connection.all(
             f"SELECT s.name, {_EVENTS} FROM stream s JOIN event e ON e.stream = s.number "  # noqa: S608
-            f"WHERE s.name = ? AND e.status = {WAITING} ORDER BY e.outcome_time, e.nth LIMIT ?",
-            (name, limit),
+            f"WHERE s.number = ? AND e.status = {WAITING} ORDER BY e.outcome_time, e.nth LIMIT ?",
+            (number, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
