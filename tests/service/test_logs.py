@@ -18,4 +18,6 @@ def test_a_failure_has_its_traceback_in_one_line_of_json() -> None:
     line = JsonLines().format(record)
     found = json.loads(line)
     assert "\n" not in line and (found["level"], found["message"]) == ("error", "it failed")
-    assert found["traceback"].startswith("Traceback") and found["traceback"].splitlines()[-1].startswith("FileNotFoundError")
+    assert found["traceback"].startswith("Traceback") and found["traceback"].splitlines()[-1].startswith(
+        "FileNotFoundError"
+    )
