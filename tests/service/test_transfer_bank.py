@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from services import START, desk
 
-from calibeat import TOPS, Bank, InvalidInput, MultiBank, Tracking
+from calibeat import TOPS, Bank, InvalidInput, MultiBank, Tracking, UnknownMethod
 from calibeat.service import maintenance
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
@@ -215,6 +215,15 @@ def test_classes_that_a_service_does_not_serve(tmp_path, classes, method, logits
     of_classes(classes, method, logits)[0].save(tmp_path / "a.bank")
     with pytest.raises(InvalidInput, match=message):
         import_bank(str(tmp_path / "calibeat.db"), tmp_path / "a.bank")
+
+
+def test_a_new_store_for_many_classes_has_a_method_of_its_own(tmp_path):
+    of_classes(3)[0].save(tmp_path / "a.bank")
+    with pytest.raises(UnknownMethod, match="topps"):
+        import_bank(str(tmp_path / "new.db"), tmp_path / "a.bank", "topps")
+    assert not (tmp_path / "new.db").exists()
+    assert import_bank(str(tmp_path / "new.db"), tmp_path / "a.bank", "TOPS") == 3
+    assert maintenance.info(str(tmp_path / "new.db"))["method"] == "tops"
 
 
 def test_streams_of_different_classes_are_not_one_bank(url, tmp_path):

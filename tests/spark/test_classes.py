@@ -113,6 +113,21 @@ def test_labels_of_every_kind_and_logits(spark: Any) -> None:
         assert [row["forecast"] for row in made.orderBy("number").collect()] == wanted.tolist()
 
 
+def test_labels_are_columns_and_columns_labels(spark: Any) -> None:
+    from pyspark.sql.functions import col
+
+    for many, kind, given, places, labels in (
+        (Many((0, 1, 2)), "double", [2.0, 0.0, 3.0, 0.5, None], [2.0, 0.0, -1.0, -1.0, None], [2, 0, None, None, None]),
+        (Many((10, 20)), "double", [20.0, 15.0, None], [1.0, -1.0, None], [20.0, None, None]),
+        (Many(("a", "b")), "string", ["b", "c", None], [1.0, -1.0, None], ["b", None, None]),
+    ):
+        frame = spark.createDataFrame([(value,) for value in given], f"label {kind}").select(
+            many.position(col("label")).alias("place")
+        )
+        rows = frame.select("place", many.label_at(col("place")).alias("label")).collect()
+        assert [row["place"] for row in rows] == places and [row["label"] for row in rows] == labels
+
+
 def test_bad_rows_and_columns_of_many_classes(spark: Any) -> None:
     good = [0.2, 0.3, 0.5]
     rows: list[Any] = [

@@ -261,13 +261,15 @@ def import_bank(url: str, path: Path, method: str | None = None) -> int:
     """
     bank: Any = (MultiBank if holds_classes(path) else Bank).load(path, threads=1)
     shape = _shape_of(bank, path) if isinstance(bank, MultiBank) else PLAIN
-    name = _check_bank(bank, path, method) if shape.numbers == 1 else method
+    name = _check_bank(bank, path, method) if shape.numbers == 1 else None
+    new = name or (method or "auto").lower()
+    Model.named(new)  # a bad name is noticed before it is written
     streams, rows = [str(key) for key in bank], bank.rows(list(bank))
     _check_names(streams, path)
     width = rows.shape[1] - STATS
     rows[:, width + LAST] = 0.0
     with owned(url, create=True) as connection:
-        claim_meta(connection, name or "auto", bank.seed, None)
+        claim_meta(connection, new, bank.seed, None)
         meta = get_meta(connection)
         check_described(meta)
         if name is not None and (meta["method"], int(meta["seed"])) != (name, bank.seed):
