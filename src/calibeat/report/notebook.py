@@ -100,16 +100,13 @@ def _picture(payload: Payload, names: list[str]) -> Element:
     came = "right" if "classes" in payload else "happened"
     for place, (method, colour) in enumerate(zip(names, (RAW_COLOUR, OUR_COLOUR), strict=False)):
         points = _points(payload["reliability"]["methods"][method][0])
-        path = " ".join(",".join(at(x, y)) for x, y, _ in points)
+        path = " ".join(",".join(at(p, q)) for p, q, _ in points)
         picture.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width="1.6", opacity="0.5"))
         most = max((n for *_, n in points), default=1)
-        for x, y, n in points:  # a dot is as large as its bin has events: few of them say little
-            cx, cy = at(x, y)
-            said = f"{counted(n, 'event')} at about {percent(x)}, {percent(y)} {came}"
-            dot = tag(
-                "circle", tag("title", said), cx=cx, cy=cy, r=f"{1.2 + 3.3 * math.sqrt(n / most):.1f}", fill=colour
-            )
-            picture.append(dot)
+        for p, q, n in points:  # a dot is as large as its bin has events: few of them say little
+            (cx, cy), radius = at(p, q), f"{1.2 + 3.3 * math.sqrt(n / most):.1f}"
+            said = tag("title", f"{counted(n, 'event')} at about {percent(p)}, {percent(q)} {came}")
+            picture.append(tag("circle", said, cx=cx, cy=cy, r=radius, fill=colour))
         height = f"{22 + 15 * place}"
         picture.append(tag("text", labels[method], x=f"{EDGE + 8}", y=height, fill=colour, font_weight="600"))
     return picture
