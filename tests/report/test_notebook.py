@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import browser
 import numpy as np
 import pytest
@@ -24,6 +26,16 @@ def test_it_has_the_verdict_the_number_the_best_methods_and_the_raw_score():
     assert html.count("<tr>") == 7 and "<bdi>raw</bdi>" in html and "<b><bdi>AUTO</bdi></b>" in html
     assert "−0.0573 [−0.0780, −0.0366]" in html and "4 more in .table" in html
     assert html.count("<circle") == 18 and html.count("<polyline") == 3
+
+
+def test_a_dot_is_as_large_as_its_bin_has_events():
+    """A bin of a few events plunged beside the others, and nothing said that they were few."""
+    told = payload(methods=2)
+    curve = told["reliability"]["methods"]["auto"][0]
+    curve["count"] = [1_000_000 if at else 3 for at in range(len(curve["count"]))]
+    html = snippet(told).replace("\u00a0", " ")
+    sizes = {float(size) for size in re.findall(r'r="([\d.]+)" fill="#0072b2"', html)}
+    assert sizes == {1.2, 4.5} and "<title>3 events at about" in html and "% happened</title>" in html
 
 
 def test_names_stay_names():

@@ -125,6 +125,7 @@ def run_files(log: Given, options: Options, *, keep_forecasts: bool = False) -> 
         )
         if columns.groups is None and columns.classes is None and (found := offered(files, columns)):
             payload["offered"] = offer(found, options)
+        payload["verdict"]["caveats"] = [_as_arguments(caveat) for caveat in payload["verdict"]["caveats"]]
     return BacktestResult(payload, kept.by_row(reader.rows))
 
 
@@ -134,8 +135,16 @@ def _in_python() -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        told = re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_") + "=", str(error))
-        raise type(error)(told) from error
+        raise type(error)(_as_arguments(str(error))) from error
+
+
+def _as_arguments(text: str) -> str:
+    """
+    >>> _as_arguments("say --time-format, or --time none")
+    "say time_format=, or time='none'"
+    """
+    said = re.sub(r"--([a-z-]+) none\b", lambda option: option[1].replace("-", "_") + "='none'", text)
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_") + "=", said)
 
 
 class _Kept:

@@ -129,7 +129,7 @@ def backtested(stream: ExampleStream) -> BacktestResult:
         times=stream.times,
         outcome_times=stream.known,
         groups=stream.attributes,
-        methods={name.lower(): method for name, method in METHODS.items()},
+        methods={name.lower(): method for name, method in METHODS.items()} | {"base rate": "base rate"},
         warmup=min(UNSCORED, int(stream.labelled.sum()) - 1),
         keep_forecasts=True,
         title=f"{stream.name}: the probability that {stream.event}",

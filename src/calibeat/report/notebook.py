@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 from xml.etree.ElementTree import Element
 
-from calibeat._util.words import NOTHING, decimals, number
+from calibeat._util.words import NOTHING, counted, decimals, number, percent
 
 from .elements import harmless, labels_of, markup, name, tag, typeset
 from .schema import BinnedCurve, LeaderboardRow, Payload
@@ -97,16 +97,21 @@ def _picture(payload: Payload, names: list[str]) -> Element:
         (x, _), (_, y) = at(value, 0.0), at(0.0, value)
         picture.append(tag("text", f"{value:g}", x=x, y=f"{SIZE - 10}", text_anchor="middle", fill="currentColor"))
         picture.append(tag("text", f"{value:g}", x=f"{EDGE - 5}", y=y, text_anchor="end", fill="currentColor"))
+    came = "right" if "classes" in payload else "happened"
     for place, (method, colour) in enumerate(zip(names, (RAW_COLOUR, OUR_COLOUR), strict=False)):
-        points = [at(x, y) for x, y in _points(payload["reliability"]["methods"][method][0])]
-        path = " ".join(",".join(point) for point in points)
-        picture.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width="1.6"))
-        picture.extend(tag("circle", cx=x, cy=y, r="3", fill=colour) for x, y in points)
+        points = _points(payload["reliability"]["methods"][method][0])
+        path = " ".join(",".join(at(p, q)) for p, q, _ in points)
+        picture.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width="1.6", opacity="0.5"))
+        most = max((n for *_, n in points), default=1)
+        for p, q, n in points:  # a dot is as large as its bin has events: few of them say little
+            (cx, cy), radius = at(p, q), f"{1.2 + 3.3 * math.sqrt(n / most):.1f}"
+            said = tag("title", f"{counted(n, 'event')} at about {percent(p)}, {percent(q)} {came}")
+            picture.append(tag("circle", said, cx=cx, cy=cy, r=radius, fill=colour))
         height = f"{22 + 15 * place}"
         picture.append(tag("text", labels[method], x=f"{EDGE + 8}", y=height, fill=colour, font_weight="600"))
     return picture
 
 
-def _points(curve: BinnedCurve) -> list[tuple[float, float]]:
-    pairs = zip(curve["forecast"], curve["outcome"], strict=True)
-    return [(x, y) for x, y in pairs if x is not None and y is not None]
+def _points(curve: BinnedCurve) -> list[tuple[float, float, int]]:
+    bins = zip(curve["forecast"], curve["outcome"], curve["count"], strict=True)
+    return [(x, y, n) for x, y, n in bins if x is not None and y is not None]

@@ -397,12 +397,12 @@ class Scale(NamedTuple):
 
 
 def _scale(rows: Sequence[LeaderboardRow], metric: Metric) -> Scale:
-    """One hopeless method must not make all others a dot: what is beyond three times the median ends in an arrow."""
+    """One hopeless method must not make all others a dot: what is worse by three times the median ends in an arrow."""
     shown = [triple for row in rows if (triple := _interval(row, metric))]
     every = shown + [triple for row in rows if (triple := _other(row, metric))]
     ends = [end for triple in shown for end in triple if end is not None]
     limit = 3 * median(max(abs(end or 0.0) for end in triple) for triple in shown) if shown else 0.0
-    low, high = max(-limit, min(0.0, *ends, 0.0)), min(limit, max(0.0, *ends, 0.0))
+    low, high = min(0.0, *ends, 0.0), min(limit, max(0.0, *ends, 0.0))
     margin = 0.1 * (high - low) or 1.0
     return Scale(min(low, -margin), max(high, margin), decimals(end for triple in every for end in triple))
 

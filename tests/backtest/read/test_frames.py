@@ -67,14 +67,12 @@ def test_names_and_columns_are_not_mixed(monkeypatch):
     for options, said in (
         ({"score": "p"}, "outcome must name a column of the data frame, got None"),
         ({"score": "p", "outcome": "yy"}, "outcome column 'yy' is not in the frame"),
-        ({"score": "p", "outcome": "y", "keys": SCORES}, "scores must be an array or a series where keys are given"),
+        ({"score": "p", "outcome": "y", "keys": SCORES}, "key must name a column of the data frame, got ndarray"),
         ({"score": "p", "outcome": "y", "rivals": {"q": SCORES}}, "rivals must be names of columns"),
     ):
         with pytest.raises(InvalidInput, match=said):
             calibeat.backtest(frame, **options)
-    with pytest.raises(
-        InvalidInput, match="outcome must name a column of a data frame, got 'y' and no frame; say outcomes="
-    ):
+    with pytest.raises(InvalidInput, match="outcome and outcomes are the same, got both"):
         calibeat.backtest(SCORES, OUTCOMES, outcome="y")
     with pytest.raises(InvalidInput, match="rivals must map names to columns where no data frame is given, got list"):
         calibeat.backtest(SCORES, OUTCOMES, rivals=["q"])

@@ -99,6 +99,15 @@ def test_many_classes_of_a_file():
 
 
 @pytest.mark.usefixtures("here")
+def test_what_is_said_of_the_columns_names_arguments_too():
+    off = FRAME.assign(y=(np.random.default_rng(0).random(N) < SCORES**4).astype(int))
+    off.assign(at=off["at"].dt.strftime("%d/%m/%Y %H:%M")).drop(columns="known_at").to_csv("dates.csv", index=False)
+    told = calibeat.backtest("dates.csv", methods="ops").payload["verdict"]
+    assert told["headline"].startswith("Settle first") and "(time_format=)" in told["caveats"][0]
+    assert "time='none'" in told["caveats"][0] and "--" not in told["caveats"][0]
+
+
+@pytest.mark.usefixtures("here")
 def test_mistakes_name_arguments_and_not_options():
     FRAME.rename(columns={"y": "is_click"}).to_csv("odd.csv", index=False)
     for log, options, said in (

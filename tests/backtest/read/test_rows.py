@@ -133,12 +133,9 @@ def test_arrays_of_arrow_and_indexes_of_pandas():
         run(pandas.Index(SCORES), pandas.array(OUTCOMES.astype(bool), dtype="boolean"), None, pa.array(times)),
     ):
         assert other.payload["table"] == plain["table"] and other.payload["data"]["span"] == plain["data"]["span"]
-    with pytest.raises(
-        InvalidInput, match="scores must be an array or a series where outcomes are given, got DataFrame; say outcome="
-    ):
-        run(pandas.DataFrame({"p": SCORES}), OUTCOMES)
-    with pytest.raises(InvalidInput, match="scores must be an array or a series where outcomes are given, got Table"):
-        run(pa.table({"p": SCORES}), OUTCOMES)
+    for frame in (pandas.DataFrame({"p": SCORES}), pa.table({"p": SCORES})):
+        with pytest.raises(InvalidInput, match="outcome must name a column of the data frame, got ndarray"):
+            run(frame, OUTCOMES)
 
 
 def test_forecasts_are_in_the_order_of_the_rows():

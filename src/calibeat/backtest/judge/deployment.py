@@ -92,7 +92,7 @@ CODE = """\
 {imports}
 
 {host} = {kind}({made})
-# Once, with the past{outcomes}: as it was replayed here.
+# Once, with the past{outcomes}, as here:
 {run}
 
 forecast = {host}.predict({given})  # {act}
@@ -189,7 +189,7 @@ def _code(
         kind=next(name for name in names if name.endswith("Bank" if keyed else "Calibrator")),
         made=made,
         run=run,
-        outcomes="" if many else " (outcomes 0 and 1, NaN where missing)" if past.missing else " (outcomes 0 and 1)",
+        outcomes="" if many else " (outcomes 0, 1, NaN where missing)" if past.missing else " (outcomes 0 and 1)",
         given=key + given,
         act=f"a new key too; {act}" if keyed else act,
         known=f"{key}forecast, {'label' if many else 'outcome'}",
