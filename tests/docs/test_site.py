@@ -184,6 +184,11 @@ def test_examples_have_a_heading_of_their_own() -> None:
     )
 
 
+def test_docstrings_link_to_pages() -> None:
+    page = (SITE / "reference" / "api" / "Calibrator.html").read_text(encoding="utf-8")
+    assert "../../receipts.html" in page and "docs/receipts.md" not in page
+
+
 def test_the_first_page_of_start_has_its_picture(chrome: Chrome, address: str) -> None:
     look(chrome, f"{address}/start/calibration.html")
     loaded = "return [...document.querySelectorAll('.bd-article img')].map(image => image.naturalWidth)"
