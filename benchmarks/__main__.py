@@ -50,6 +50,7 @@ TABLES = {
     "multi-backtest": "multi_backtest:backtest",
     "multi-quality": "multi_quality:quality",
     "sklearn": "sklearn_fit:fit_once",
+    "sklearn-others": "sklearn_fit:others",
     "sklearn-drift": "sklearn_fit:drift",
     "sklearn-classes": "sklearn_fit:many_classes",
     "monitor": "monitor:monitor",

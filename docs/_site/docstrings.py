@@ -15,11 +15,12 @@ PARAMETER = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.+)$")
 SECTIONS = ("Parameters", "Attributes", "Returns", "Raises")
 ADDED = re.compile(r"set_\w+_request|get_metadata_routing")
 LITERAL = re.compile(r"(``.*?``|`[^`]*`)")
+PAGE = re.compile(r"\bdocs/([\w/-]+)\.md\b")
 
 
 def plain(line: str) -> str:
-    """Strokes and stars outside of quoted code are letters."""
-    parts = LITERAL.split(line)
+    """Strokes and stars outside of quoted code are letters; a page of the docs becomes a link with its title."""
+    parts = LITERAL.split(PAGE.sub(r":doc:`/\1`", line))
     return "".join(
         part if place % 2 else re.sub(r"(?<!\\)([|*])|(?<=\w)(_)(?=\W|$)", r"\\\1\2", part)
         for place, part in enumerate(parts)

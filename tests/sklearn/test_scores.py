@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from classifiers import Disguised, Said, Sure, by_hand, events, last_rows
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_gaussian_quantiles
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from calibeat import OPS
-from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
+from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator, estimators
 
 # ---- the score of a model ----------------------------------------------------------------------------------------
 
@@ -52,7 +55,8 @@ def test_the_real_score_of_a_model(base: Any, used: str) -> None:
         assert model.margin_scale_ == 1.0
         seen, score = (1 / (1 + np.exp(-each.decision_function(X))) for each in (fold, model.estimator_))
     else:
-        seen, score = (each.predict_proba(X)[:, 1] for each in (fold, model.estimator_))
+        answers = (each.predict_proba(X)[:, 1] for each in (fold, model.estimator_))
+        seen, score = (np.clip(p, *model.score_range_) for p in answers)
     assert np.allclose(model.predict_proba(X)[:, 1], by_hand(seen[150:], y[150:] == "yes", score, OPS), atol=1e-12)
 
 
@@ -138,3 +142,30 @@ def test_margins_without_end() -> None:
 
     model = OnlineCalibratedClassifier(Endless(), "ops").fit(X, y)
     assert model.margin_scale_ == 1.0 and np.isfinite(model.predict_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    "base",
+    [KNeighborsClassifier(7), DecisionTreeClassifier(min_samples_leaf=5, random_state=0)],
+    ids=["votes", "leaves"],
+)
+def test_votes_are_not_believed_to_the_end(base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = make_gaussian_quantiles(n_samples=1500, n_features=6, n_classes=2, random_state=3)
+    train, test = slice(0, 900), slice(900, 1500)
+    model = OnlineCalibratedClassifier(base).fit(X[train], y[train])
+    low, high = model.score_range_
+    assert 0.01 < low < 0.2 and 0.7 < high < 0.99
+    loss = log_loss(y[test], model.predict_proba(X[test]))
+    assert model.partial_fit(X[test], y[test]).score_range_ == (low, high)  # it stands
+    monkeypatch.setattr(estimators, "score_range", lambda *_: (0.0, 1.0))
+    believed = OnlineCalibratedClassifier(base).fit(X[train], y[train])
+    assert loss < log_loss(y[test], believed.predict_proba(X[test]))
+
+
+def test_probabilities_that_come_near_the_ends_stay_as_they_are() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    model = OnlineCalibratedClassifier(GaussianNB()).fit(X, y)
+    assert model.score_range_ == (0.0, 1.0)
+    frozen = FrozenEstimator(KNeighborsClassifier().fit(X, y))
+    assert OnlineCalibratedClassifier(frozen).partial_fit(X, y).score_range_ == (0.0, 1.0)  # labels come later
+    assert estimators.score_range(np.array([0.0, 0.5]), np.array([1.0, 1.0])) == (0.5, 1.0)

@@ -65,6 +65,8 @@ Labels = npt.NDArray[Any]
 ORDERS = ("shuffled", "time")
 ROUNDING = 1e-6  # a sum of probabilities may miss 1, and a certain event be forecast at 1.0000001, by as much
 STRAIGHT = 1e-3  # a margin no further than this share of its spread off a line through p, as half floats are, is p
+WHOLE = (0.0, 1.0)  # the range of scores
+EXTREME = 0.01  # share of rows with a score of exactly 0, or 1, that are not believed
 TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11.5
 GOLDEN = (5.0**0.5 - 1.0) / 2.0
 OTHERS = {  # what people ask for by the names of scikit-learn
@@ -109,6 +111,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     calibrator_ : the `Calibrator`, of more than two classes the `MultiCalibrator`.
     score_method_ : which method of the base gives its scores.
     margin_scale_ : by what its margins are divided: 1 unless they are larger than logits are.
+    score_range_ : the range that its probabilities are clipped to: (0, 1) unless it says exactly 0 or 1 of many rows.
 
     The score of a model is its `decision_function` m, a logit or margin, which enters as sigmoid(m), so that the logit
     of the score is m again; or, where the model has no such function (or one that only repeats its probabilities),
@@ -116,6 +119,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     11.5. So that margins in the hundreds, as of an SVM, do not all end there, they are divided by `margin_scale_`:
     q / 6 where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they
     are. It is taken over the scores of the first call (which should be more than a few), and stands from then on.
+
+    A tree, a forest or neighbours say exactly 0 where none of a few rows was a one. They do not mean it. Where more
+    than 1 in 100 rows of `fit` get such a score and none comes near it, the range of the scores ends at the share of
+    these rows that were ones, which the clones have not seen; likewise for 1 (`score_range_`).
 
     Of more than two classes the scores are the base's `predict_proba`; without it softmax of its `decision_function`,
     which must have a column for each class.
@@ -157,6 +164,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     fold_estimators_: list[Any]
     score_method_: str
     margin_scale_: float
+    score_range_: tuple[float, float]
 
     def __init__(
         self,
@@ -202,9 +210,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         calibrator = new_calibrator(self, classes, rows=len(rows))
         margin = method == "decision_function"
         scale = margin_scale(answers) if margin else 1.0
-        scores = as_probability(answers, margin=margin, scale=scale)
+        within = WHOLE if margin or len(classes) > 2 else score_range(answers, outcomes)
+        scores = as_probability(answers, margin=margin, scale=scale, within=within)
         learn_rows(self, calibrator, scores, outcomes, None if columns is None else rows_of(columns, rows))
-        return self._take(model, clones, classes, calibrator, method, scale)
+        return self._take(model, clones, classes, calibrator, method, scale, within)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, groups: Any = None, **params: Any) -> Self:
         """Learn labels that have arrived. The base is not touched.
@@ -236,7 +245,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         answers, margin = outputs(model, method, X, len(labels)), method == "decision_function"
         scale = margin_scale(answers) if margin else 1.0
         learn_together(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, columns)
-        return self._take(model, [], labels, calibrator, method, scale)
+        return self._take(model, [], labels, calibrator, method, scale, WHOLE)
 
     def predict_proba(self, X: Any, groups: Any = None) -> Vector:
         """Probabilities of the classes, from what is known now; nothing is learnt."""
@@ -326,16 +335,24 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def _scores(self, X: Any) -> Vector:
         """The score of each row: the mean of those of the base and of the clones of the folds."""
         method, K = self.score_method_, len(self.classes_)
-        scores = [
-            as_probability(outputs(model, method, X, K), margin=method == "decision_function", scale=self.margin_scale_)
-            for model in (self.estimator_, *self.fold_estimators_)
-        ]
+        how: Any = {"margin": method == "decision_function", "scale": self.margin_scale_, "within": self.score_range_}
+        models = (self.estimator_, *self.fold_estimators_)
+        scores = [as_probability(outputs(model, method, X, K), **how) for model in models]
         return scores[0] if len(scores) == 1 else np.mean(scores, axis=0)
 
-    def _take(self, model: Any, clones: list[Any], classes: Labels, calibrator: Any, method: str, scale: float) -> Self:
+    def _take(
+        self,
+        model: Any,
+        clones: list[Any],
+        classes: Labels,
+        calibrator: Any,
+        method: str,
+        scale: float,
+        within: tuple[float, float],
+    ) -> Self:
         """What was refused before leaves nothing behind."""
         self.estimator_, self.fold_estimators_, self.classes_, self.calibrator_ = model, clones, classes, calibrator
-        self.score_method_, self.margin_scale_ = method, scale
+        self.score_method_, self.margin_scale_, self.score_range_ = method, scale, within
         take_features(self, model)
         return self
 
@@ -838,11 +855,31 @@ def outputs(model: Any, method: str, X: Any, K: int = 2) -> Vector:
     return score
 
 
-def as_probability(score: Vector, *, margin: bool, scale: float) -> Vector:
+def as_probability(score: Vector, *, margin: bool, scale: float, within: tuple[float, float] = WHOLE) -> Vector:
     """The score as calibeat takes it, so that its logit is the margin divided by its scale."""
     if score.ndim == 2:
         return softmax(score / scale) if margin else shares(score)
-    return sigmoid(score / scale) if margin else rounded(score)
+    if margin:
+        return sigmoid(score / scale)
+    p = rounded(score)
+    # What is no probability is left as it is, for others to complain about.
+    return p if within == WHOLE else np.where((p >= 0.0) & (p <= 1.0), np.clip(p, *within), p)
+
+
+def score_range(p: Vector, outcomes: Vector) -> tuple[float, float]:
+    """Where scores that are votes, or the shares of a leaf, end: at how often exactly 0, and exactly 1, comes true.
+
+    >>> p, outcomes = np.array([0.0] * 8 + [0.4, 0.6] + [1.0] * 8), np.array([0, 0, 0, 1] * 2 + [0, 1] + [1] * 8)
+    >>> score_range(p, outcomes)
+    (0.3, 0.9)
+    """
+    near = 1.0 / (1.0 + np.exp(TOLERATED))
+    ends = []
+    for q, happened in ((p, outcomes), (1.0 - p, 1.0 - outcomes)):
+        extreme = q == 0.0
+        are_votes = extreme.mean() > EXTREME and not ((q > 0.0) & (q < near)).any()
+        ends.append(min(0.5, float(happened[extreme].sum() + 1.0) / float(extreme.sum() + 2.0)) if are_votes else 0.0)
+    return ends[0], 1.0 - ends[1]
 
 
 def margin_scale(margins: Vector) -> float:
