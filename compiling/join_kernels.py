@@ -17,6 +17,9 @@ from __future__ import annotations
 import ast
 import math
 import runpy
+import struct
+from copy import deepcopy
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +117,7 @@ class Joiner:
         package = self.source / PACKAGE
         paths = sorted(module.path for module in self._modules.values())  # also those of constants and structs alone
         used = {path.relative_to(package).as_posix(): digest(path.read_text(encoding="utf-8")) for path in paths}
-        head = [f"SOURCES = {used!r}", *map(array_struct, ARRAYS.values())]
+        head = [f"SOURCES = {used!r}", powers_of_two(), *map(array_struct, ARRAYS.values())]
         return "\n\n\n".join([*head, *self._parts.values(), *self._entries]) + "\n"
 
     # ---- names -----------------------------------------------------------------------------------------------------
@@ -275,6 +278,9 @@ class Body:
                     self._put(depth, f"{self._place(target, kind)} {OPERATORS[type(op)]}= {self._value(value)[0]}")
                 else:
                     self._statement(ast.copy_location(ast.Assign([target], whole), node), depth)
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="unrolled"), args=args), body=body):
+                for i in range(*(self._joiner.constant(self._module, argument) for argument in args)):
+                    self._block([Written(name, i).visit(deepcopy(statement)) for statement in body], depth)
             case ast.For(
                 target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), body=body, orelse=[]
             ):
@@ -470,6 +476,8 @@ class Body:
                 return text, kind
             case "mix_word" | "cross_words":
                 return f"{name}({', '.join(texts)})", "Index"
+            case "exps":
+                return f"exps({texts[0]}.data, {texts[1]})", "void"
             case "prefetch":
                 return f"prefetch({texts[0]}.data + {texts[1]})", "void"
         home, own, sort, what = self._joiner.find(self._module, name)
@@ -484,6 +492,16 @@ class Body:
             raise self._error(node, sentence)
         kind = self._joiner.kernel(home, own, *what)
         return f"k_{home.c_name(own)}({', '.join(texts)})", kind
+
+
+class Written(ast.NodeTransformer):
+    """Writes a number wherever a variable is read."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self._name, self._number = name, number
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Constant(self._number), node) if node.id == self._name else node
 
 
 def read_from(target: ast.expr) -> ast.expr:
@@ -538,6 +556,20 @@ def literal(value: Any) -> tuple[str, Kind]:
 def declared(kind: Kind) -> str:
     """A type as Cython writes it."""
     return f"({', '.join(map(declared, kind))})" if isinstance(kind, tuple) else str(kind)
+
+
+def powers_of_two() -> str:
+    """2^(i/128) for `_exponential.pxi`: the relative error of the nearest float, then its bits less i << 45."""
+    bits: list[int] = []
+    with localcontext(prec=60):
+        for i in range(128):
+            power = Decimal(2) ** (Decimal(i) / 128)
+            near = float(power)
+            error = float((power - Decimal(near)) / Decimal(near))
+            bits += [struct.unpack("<Q", struct.pack("<d", number))[0] for number in (error, near)]
+            bits[-1] -= i << 45
+    c = f"static const uint64_t CALIBEAT_POWERS_OF_TWO[] = {{{', '.join(map(hex, bits))}}};"
+    return f'cdef extern from *:\n    """\n    {c}\n    """'
 
 
 def array_struct(array: tuple[str, str, bytes, int]) -> str:

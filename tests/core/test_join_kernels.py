@@ -18,7 +18,7 @@ import pytest
 from twice import called_twice
 
 import calibeat
-from calibeat.core.subset import scratch
+from calibeat.core.subset import exps, scratch, unrolled
 
 PACKAGE = Path(calibeat.__file__).parent
 sys.path.insert(0, str(Path(__file__).parents[2] / "compiling"))
@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Bytes, Ints, Slots, Table, Vector
-from calibeat.core.subset import entry, kernel, large_kernel, loop, prefetch, scratch
+from calibeat.core.subset import entry, exps, kernel, large_kernel, loop, prefetch, scratch, unrolled
 """
 TOYS = '''
 WIDTH, GAIN = 3, 2.0**-3
@@ -328,6 +328,21 @@ def loops(n: int, v: Vector) -> float:
     return total
 
 
+@entry
+def written_out(v: Vector) -> float:
+    total = 0.0
+    for i in unrolled(WIDTH):
+        for j in unrolled(i, WIDTH):
+            total += v[i] * (j if i < j else 10)
+    return total
+
+
+@entry
+def exponentials(v: Vector, few: Vector) -> None:
+    exps(v, len(v))
+    exps(few, 4)
+
+
 @kernel
 def room(x: float) -> float:
     space = scratch(WIDTH)
@@ -388,6 +403,8 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]
         pytest.skip("there is no C compiler, or no source of the core")
     folder = tmp_path_factory.mktemp("toys")
     (folder / "kernels.pxi").write_text(joined(folder, MEANT))
+    for part in ("_exponential.pxi", "_lists.pxi"):
+        shutil.copy(PACKAGE / part, folder)
     core = (PACKAGE / "_compiled.pyx").read_text()
     for part in ('include "_groups.pxi"', 'include "_stream.pxi"'):
         assert part in core
@@ -399,6 +416,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]
     compiled = module_from_spec(found)
     found.loader.exec_module(compiled)
     space: dict[str, Any] = {"math": math, "NamedTuple": NamedTuple, "scratch": scratch, "prefetch": lambda _, __: None}
+    space |= {"exps": exps, "unrolled": unrolled}
     space |= dict.fromkeys(("entry", "kernel", "large_kernel", "loop"), lambda function: function)
     exec(f"from __future__ import annotations\n{TOYS}{MEANT}", space)  # noqa: S102 - our own code
     names = re.findall(r"^@(?:entry|loop)\ndef (\w+)", MEANT, re.MULTILINE)
@@ -434,6 +452,11 @@ CALLS: list[tuple[str, Any, Any]] = [
         for a in [(1.0, 2.0), (NAN, 1.0), (1.0, NAN), (-0.0, 0.0), (0.0, -0.0), (math.inf, NAN)]
     ),
     ("loops", lambda: (7, floats(1, 2, 3, 4, 5, 6, 7)), None),
+    ("written_out", lambda: (floats(1, 2, 3),), 10.0 + 1.0 + 2.0 + 20.0 + 4.0 + 30.0),
+    *(
+        ("exponentials", lambda most=most: (np.linspace(-most, most, 10_000), floats(-most, -0.0, 1e-300, most)), None)
+        for most in (1e-9, 0.7, 40.0, 500.0)
+    ),
     ("scratches", lambda: (1.5,), 6.0),
     ("tables", lambda: (np.ones((2, 3)), np.full((2, 3, 2, 1), 0.5), ints(0, 0)), None),
     ("kinds", lambda: (np.zeros(3), ints(1, 2, 3), ints(4, 5, 6).astype(np.int32), np.uint8([7, 8, 9]), 1), None),

@@ -58,12 +58,14 @@ from .layout import (
 from .learners import LANES, ons_step
 from .parts import LARGEST_EXPONENT, Check, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
-from .subset import kernel, large_kernel, scratch
+from .subset import exps, kernel, large_kernel, scratch, unrolled
 
 # ---- weights --------------------------------------------------------------------------------------------------------
 
 EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no part is ever lost
+AT_ONCE = 8  # numbers whose exponentials are taken together: seven lanes, and one place that nobody needs
+FURTHEST = 500.0  # from here on a sigmoid is EPS or 1 - EPS
 LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
 
 
@@ -87,6 +89,29 @@ def squashed(z: float) -> float:
     p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
     p = max(EPS, p)
     return min(LARGEST, p)
+
+
+@kernel
+def squash(z: Vector) -> None:
+    """The same for the logits of the lanes that learn, in place. A single one is sooner done by `squashed`."""
+    exponents(z)
+    exps(z, AT_ONCE)
+    sigmoids(z)
+
+
+@kernel
+def exponents(z: Vector) -> None:
+    """Minus the logits of the lanes that learn, within the bounds of `exps`."""
+    for k in range(KALMAN_LANES):
+        z[k] = bounded(-z[k], FURTHEST)
+    z[KALMAN_LANES], z[HORIZON] = bounded(-z[KALMAN_LANES], FURTHEST), bounded(-z[HORIZON], FURTHEST)
+
+
+@kernel
+def sigmoids(z: Vector) -> None:
+    """What the lanes say, from the exponentials of `exponents`."""
+    for k in range(AT_ONCE):
+        z[k] = inside(1.0 / (1.0 + z[k]))
 
 
 @kernel
@@ -172,12 +197,12 @@ def issued_logit(p: float) -> float:
 
 
 @kernel
-def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
-    """sigmoid(theta . phi), with the theta of now; the lane begins at row[lane]."""
-    t = lane + HORIZON_THETA
-    return squashed(
-        row[t] + row[t + 1] * x + row[t + 2] * o + row[t + 3] * l0 + row[t + 4] * l1 + row[t + 5] * l2 + row[t + 6] * l3
-    )
+def horizon_logit(row: Vector, lane: int, phi: Vector) -> float:
+    """theta . phi, with the theta of now; the lane begins at row[lane]."""
+    z = row[lane + HORIZON_THETA]  # phi_0 is 1
+    for i in unrolled(1, SIZE):
+        z += row[lane + HORIZON_THETA + i] * phi[i]
+    return z
 
 
 @kernel
@@ -196,24 +221,22 @@ def wake(row: Vector, lane: int) -> None:
 
 
 @kernel
-def horizon_step(
-    row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
-) -> None:
-    """One outcome; K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift."""
-    e = horizon_says(row, lane, x, o, l0, l1, l2, l3)
+def horizon_step(row: Vector, lane: int, y: float, phi: Vector, e: float) -> None:
+    """One outcome for the lane, which says e now:
+
+    K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift
+    """
     # The same for all outcomes: an outcome's own lag may tell what it is.
     eta = 1.0 / (1.0 + row[MEAN_LAG] / HALF_TRUST)
-    phi = scratch(SIZE)
     K = scratch(SIZE)
-    phi[0], phi[1], phi[2], phi[3], phi[4], phi[5], phi[6] = 1.0, x, o, l0, l1, l2, l3
     P = lane + HORIZON_COVARIANCE
-    for i in range(SIZE):
+    for i in unrolled(SIZE):
         k = row[P + entry_of(0, i)]  # phi_0 is 1
-        for j in range(1, SIZE):
+        for j in unrolled(1, SIZE):
             k += row[P + (entry_of(i, j) if i <= j else entry_of(j, i))] * phi[j]
         K[i] = k
     var = K[0]
-    for j in range(1, SIZE):
+    for j in unrolled(1, SIZE):
         var += phi[j] * K[j]
     var = max(0.0, var)
     h = eta * e * (1.0 - e)
@@ -224,12 +247,12 @@ def horizon_step(
     step *= HORIZON_STEP / (max(HORIZON_STEP, move))
     d *= h
     drift = eta * HORIZON_DRIFT
-    for i in range(SIZE):
+    for i in unrolled(SIZE):
         row[lane + HORIZON_THETA + i] += K[i] * step
         dk = d * K[i]
         variance = row[P + entry_of(i, i)] - dk * K[i]
         row[P + entry_of(i, i)] = variance + drift if variance < HORIZON_CAP else variance
-        for j in range(i + 1, SIZE):
+        for j in unrolled(i + 1, SIZE):
             row[P + entry_of(i, j)] -= dk * K[j]
 
 
@@ -247,6 +270,7 @@ G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
 PRIOR_AC, PRIOR_B = 0.25, 1.0  # prior variances of slope and bend, and of the offset
 SLOW, FAST, LEVEL = 1e-4, 1e-3, 1e-2  # drift per event, in units of the prior variance
 KALMAN_LANES = 4
+HORIZON = 5  # among the lanes that learn: the Kalman lanes, the paper's OPS, and this
 DRIFT_AC = (0.0, SLOW * PRIOR_AC, FAST * PRIOR_AC, 0.0)
 DRIFT_B = (0.0, SLOW * PRIOR_B, FAST * PRIOR_B, LEVEL * PRIOR_B)
 # A variance of four times its prior receives no more drift, or a direction never seen would grow for ever.
@@ -270,13 +294,11 @@ def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, f
 
 
 @kernel
-def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, float, float, float, float]:
+def lane_logits(row: Vector, x: float, g: float, logit: float, z: Vector) -> None:
     """The logits of the five lanes that learn: four Kalman lanes and the paper's OPS."""
-    z0 = row[SLOPE] * x + row[BEND] * g + row[OFFSET]
-    z1 = row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1]
-    z2 = row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2]
-    z3 = row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3]
-    return z0, z1, z2, z3, row[OPS_A] * logit + row[OPS_B]
+    for k in range(KALMAN_LANES):
+        z[k] = row[SLOPE + k] * x + row[BEND + k] * g + row[OFFSET + k]
+    z[KALMAN_LANES] = row[OPS_A] * logit + row[OPS_B]
 
 
 @kernel
@@ -284,21 +306,28 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
     """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
     f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
-    z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
-    receipt[LANE] = e0 = squashed(z0)
-    receipt[LANE + 1] = e1 = squashed(z1)
-    receipt[LANE + 2] = e2 = squashed(z2)
-    receipt[LANE + 3] = e3 = squashed(z3)
-    receipt[PAPER_LANE] = paper = squashed(o)
-    w = WEIGHT
-    m = row[w] * e0 + row[w + 1] * e1 + row[w + 2] * e2 + row[w + 3] * e3 + row[w + 4] * f + row[w + 5] * paper
-    receipt[HORIZON_LANE] = 0.0
-    if horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0:
-        most = MOST_LANE_LOGIT
-        z0, z1, z2, z3 = bounded(z0, most), bounded(z1, most), bounded(z2, most), bounded(z3, most)
-        h = horizon_says(row, horizon, bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(o, most), z0, z1, z2, z3)
-        receipt[HORIZON_LANE] = h
-        m += row[horizon + HORIZON_WEIGHT] * h
+    says = scratch(AT_ONCE)
+    lane_logits(row, x, g, x0 - x1, says)
+    is_awake = horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0
+    if is_awake:
+        phi = scratch(AT_ONCE)
+        phi[1], phi[2] = bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(says[KALMAN_LANES], MOST_LANE_LOGIT)
+        for k in range(KALMAN_LANES):
+            phi[3 + k] = bounded(says[k], MOST_LANE_LOGIT)
+        says[HORIZON] = horizon_logit(row, horizon, phi)
+        squash(says)
+    else:
+        for k in range(KALMAN_LANES + 1):
+            says[k] = squashed(says[k])
+    for k in range(KALMAN_LANES + 1):
+        receipt[LANE + k] = says[k]
+    m = row[WEIGHT] * says[0]
+    for k in range(1, KALMAN_LANES):
+        m += row[WEIGHT + k] * says[k]
+    m = m + row[WEIGHT + 4] * f + row[WEIGHT + 5] * says[KALMAN_LANES]
+    receipt[HORIZON_LANE] = says[HORIZON] if is_awake else 0.0
+    if is_awake:
+        m += row[horizon + HORIZON_WEIGHT] * says[HORIZON]
     return inside(m)
 
 
@@ -313,31 +342,27 @@ def lanes_step(
     f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
     lag = n - 1.0 - receipt[SEEN]
-    e0, e1, e2, e3 = receipt[LANE], receipt[LANE + 1], receipt[LANE + 2], receipt[LANE + 3]
-    paper = receipt[PAPER_LANE]
+    says = scratch(2 * AT_ONCE)  # behind what the lanes say stand their likelihoods
     note_lag(row, n, lag)
     if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0):
-        weigh_lanes(row, n, y, f, e0, e1, e2, e3, paper)
+        weigh_lanes(row, n, y, f, receipt)
     else:
-        late_step(row, f, x0, x1, n, lag, y, horizon, receipt)
-    if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
-        z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
-        e0, e1, e2, e3, paper = squashed(z0), squashed(z1), squashed(z2), squashed(z3), squashed(o)
-    says = scratch(KALMAN_LANES)
-    says[0], says[1], says[2], says[3] = e0, e1, e2, e3
+        late_step(row, f, x, g, x0, x1, n, lag, y, horizon, receipt, says)
+    if lag == 0.0:  # nothing has moved, and what was issued is what they say now
+        for k in range(KALMAN_LANES + 1):
+            says[k] = receipt[LANE + k]
     for k in range(KALMAN_LANES):
         kalman(row, k, x, g, says[k], y, DRIFT_AC[k], DRIFT_B[k])
-    paper_step(row, x0 - x1, paper, y)
+    paper_step(row, x0 - x1, says[KALMAN_LANES], y)
 
 
 @kernel
-def weigh_lanes(
-    row: Vector, n: float, y: float, f: float, e0: float, e1: float, e2: float, e3: float, paper: float
-) -> None:
+def weigh_lanes(row: Vector, n: float, y: float, f: float, receipt: Vector) -> None:
     """w_k <- (1 - alpha) w_k L_k / sum + alpha/6: six lanes, none of whose outcomes was ever late."""
-    w = WEIGHT
-    u0, u1, u2 = row[w] * likelihood(e0, y), row[w + 1] * likelihood(e1, y), row[w + 2] * likelihood(e2, y)
-    u3, u4, u5 = row[w + 3] * likelihood(e3, y), row[w + 4] * likelihood(f, y), row[w + 5] * likelihood(paper, y)
+    w, e = WEIGHT, LANE
+    u0, u1 = row[w] * likelihood(receipt[e], y), row[w + 1] * likelihood(receipt[e + 1], y)
+    u2, u3 = row[w + 2] * likelihood(receipt[e + 2], y), row[w + 3] * likelihood(receipt[e + 3], y)
+    u4, u5 = row[w + 4] * likelihood(f, y), row[w + 5] * likelihood(receipt[PAPER_LANE], y)
     alpha = SHARE / n
     keep, gift = (1.0 - alpha) / (u0 + u1 + u2 + u3 + u4 + u5), alpha / 6.0
     row[w] = keep * u0 + gift
@@ -350,34 +375,59 @@ def weigh_lanes(
 
 @kernel
 def late_step(
-    row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector
+    row: Vector,
+    f: float,
+    x: float,
+    g: float,
+    x0: float,
+    x1: float,
+    n: float,
+    lag: float,
+    y: float,
+    horizon: int,
+    receipt: Vector,
+    says: Vector,
 ) -> None:
-    """The weights, and the horizon lane, of a stream that has had late outcomes (`weights` has the formulas)."""
-    e0, e1, e2, e3 = receipt[LANE], receipt[LANE + 1], receipt[LANE + 2], receipt[LANE + 3]
-    paper, h = receipt[PAPER_LANE], receipt[HORIZON_LANE]
+    """The weights, and the horizon lane, of a stream that has had late outcomes (the module has the formulas).
+
+    What the lanes say now is put in `says`. All exponentials are taken together.
+    """
+    phi = scratch(AT_ONCE)
     w6, l6, parts, last = 0.0, 1.0, 6.0, 0
-    x = o = z0 = z1 = z2 = z3 = 0.0
     if horizon > 0:
-        last = horizon + HORIZON_WEIGHT
+        parts, last = 7.0, horizon + HORIZON_WEIGHT
         if row[last] == 0.0:  # this outcome is the first late one
             wake(row, horizon)
-        x, o = bounded(x0 - x1, MOST_SCORE_LOGIT), issued_logit(paper)
-        z0, z1, z2, z3 = issued_logit(e0), issued_logit(e1), issued_logit(e2), issued_logit(e3)
+        phi[0], phi[1], phi[2] = 1.0, bounded(x0 - x1, MOST_SCORE_LOGIT), issued_logit(receipt[PAPER_LANE])
+        for k in range(KALMAN_LANES):
+            phi[3 + k] = issued_logit(receipt[LANE + k])
+        h = receipt[HORIZON_LANE]
         if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
-            h = squashed((x + o + z0 + z1 + z2 + z3) / 6.0)
-        w6, l6, parts = row[last], likelihood(h, y), 7.0
-    l0, l1, l2, l3 = likelihood(e0, y), likelihood(e1, y), likelihood(e2, y), likelihood(e3, y)
-    l4, l5 = likelihood(f, y), likelihood(paper, y)
+            h = squashed((phi[1] + phi[2] + phi[3] + phi[4] + phi[5] + phi[6]) / 6.0)
+        w6, l6 = row[last], likelihood(h, y)
+        says[HORIZON] = horizon_logit(row, horizon, phi)
+    lane_logits(row, x, g, x0 - x1, says)
+    exponents(says)
+    l0, l1 = likelihood(receipt[LANE], y), likelihood(receipt[LANE + 1], y)
+    l2, l3 = likelihood(receipt[LANE + 2], y), likelihood(receipt[LANE + 3], y)
+    l4, l5 = likelihood(f, y), likelihood(receipt[PAPER_LANE], y)
     w0, w1, w2 = row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2]
     w3, w4, w5 = row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5]
     stale, temper = 0.0, row[TEMPER]
     if lag > 0.0:
         fresh = w0 * l0 + w1 * l1 + w2 * l2 + w3 * l3 + w4 * l4 + w5 * l5 + w6 * l6
         stale = staleness(fresh, likelihood(receipt[EXPERT], y))
-    if temper != 1.0:
-        s = 1.0 / temper
-        l0, l1, l2, l3 = power(l0, s), power(l1, s), power(l2, s), power(l3, s)
-        l4, l5, l6 = math.exp(s * (x0 if y == 1.0 else x1)), power(l5, s), power(l6, s)
+    if temper != 1.0:  # L_k^(1/T), by the logarithm
+        s, L = 1.0 / temper, AT_ONCE
+        says[L], says[L + 1], says[L + 2] = s * math.log(l0), s * math.log(l1), s * math.log(l2)
+        says[L + 3], says[L + 4] = s * math.log(l3), s * (x0 if y == 1.0 else x1)
+        says[L + 5], says[L + 6] = s * math.log(l5), s * math.log(l6)
+        exps(says, 2 * AT_ONCE)
+        l0, l1, l2, l3 = says[L], says[L + 1], says[L + 2], says[L + 3]
+        l4, l5, l6 = says[L + 4], says[L + 5], says[L + 6]
+    else:
+        exps(says, AT_ONCE)
+    sigmoids(says)
     w0, w1, w2, w3, w4, w5, w6 = w0 * l0, w1 * l1, w2 * l2, w3 * l3, w4 * l4, w5 * l5, w6 * l6
     alpha = SHARE / n
     keep, gift = (1.0 - alpha) / (w0 + w1 + w2 + w3 + w4 + w5 + w6), alpha / parts
@@ -389,7 +439,7 @@ def late_step(
     if 1.0 + row[STALENESS] > LAZY * temper:
         flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
     if last > 0:
-        horizon_step(row, horizon, y, x, o, z0, z1, z2, z3)
+        horizon_step(row, horizon, y, phi, says[HORIZON])
 
 
 @kernel

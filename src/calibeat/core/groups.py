@@ -35,13 +35,14 @@ from typing import NamedTuple
 from calibeat._util.types import Bytes, Ints, Vector
 
 from .auto import LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
+from .calibeating import SPLINE
 from .guard import centre
 from .kernel import Asked, Played, ask, ask_again, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, LANE, MOST_RECEIPT, SCORE, SEEN
-from .subset import entry, kernel, large_kernel, loop, prefetch, scratch
+from .subset import entry, exps, kernel, large_kernel, loop, prefetch, scratch
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -369,8 +370,13 @@ def settle_cells(cells: Cells, row: Vector, n: float, y: float, p: float, words:
     x = bounded(logit, X_MOST)
     for lane in range(LANES):
         learn_lane(cells, row, lane, RATES[lane] / cells.columns, logit, x, y)
+    odds = scratch(MOST_COLUMNS)  # exp(theta) of each column, taken together
     for k in range(cells.columns):
-        record(cells, cells.found[MOST_COLUMNS + k] * CELL_WIDTH, y, p, receipt[SCORE], receipt[EXPERT])
+        at = cells.found[MOST_COLUMNS + k] * CELL_WIDTH
+        odds[k] = stake(cells.numbers[at + ONES], cells.numbers[at + SUM_FORECAST], cells.numbers[at + VARIANCE])
+    exps(odds, (cells.columns + 3) // 4 * 4)
+    for k in range(cells.columns):
+        record(cells, cells.found[MOST_COLUMNS + k] * CELL_WIDTH, y, p, receipt[SCORE], receipt[EXPERT], odds[k])
 
 
 @kernel
@@ -383,7 +389,11 @@ def weigh_groups(cells: Cells, row: Vector, n: float, y: float, receipt: Vector)
         fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
         stale = staleness(fresh, likelihood(receipt[at + GROUPED], y))
     if temper != 1.0:
-        l0, l1, l2 = power(l0, 1.0 / temper), power(l1, 1.0 / temper), power(l2, 1.0 / temper)
+        L = scratch(4)
+        s = 1.0 / temper  # L_k^(1/T), by the logarithm
+        L[0], L[1], L[2] = s * math.log(l0), s * math.log(l1), s * math.log(l2)
+        exps(L, 4)
+        l0, l1, l2 = L[0], L[1], L[2]
     u0, u1, u2 = row[weight] * l0, row[weight + 1] * l1, row[weight + 2] * l2
     alpha = SHARE / n
     keep = (1.0 - alpha) / (u0 + u1 + u2)
@@ -468,10 +478,11 @@ def moved(mean: float, var: float, f: float, d: float, q: float, rate: float, to
 
 
 @kernel
-def record(cells: Cells, at: int, y: float, p: float, score: float, m: float) -> None:
-    """The records of a cell: a bet against p, then the sums."""
+def record(cells: Cells, at: int, y: float, p: float, score: float, m: float, odds: float) -> None:
+    """The records of a cell: a bet against p, with odds = exp(theta), then the sums."""
     numbers = cells.numbers
-    numbers[at + LOG_E] += bet(numbers[at + ONES], numbers[at + SUM_FORECAST], numbers[at + VARIANCE], y, p)
+    theta = stake(numbers[at + ONES], numbers[at + SUM_FORECAST], numbers[at + VARIANCE])
+    numbers[at + LOG_E] += won(theta, odds, y, p)
     numbers[at + EVENTS] += 1.0
     numbers[at + ONES] += y
     numbers[at + SUM_SCORE] += score
@@ -481,12 +492,18 @@ def record(cells: Cells, at: int, y: float, p: float, score: float, m: float) ->
 
 
 @kernel
-def bet(ones: float, said: float, variance: float, y: float, p: float) -> float:
-    """What a bet against p wins, as a logarithm. Its offset theta is known before y, from ones, the sums of p and of
-    p(1 - p) so far. If y is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
+def stake(ones: float, said: float, variance: float) -> float:
+    """theta, the offset of a bet, which is known before y: from ones, the sums of p and of p(1 - p) so far."""
+    return bounded((ones - said) / (variance + BET_INFORMATION), BET_MOST)
+
+
+@kernel
+def won(theta: float, odds: float, y: float, p: float) -> float:
+    """What a bet against p wins, as a logarithm; odds = exp(theta).
+
+    If y is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
     """
-    theta = bounded((ones - said) / (variance + BET_INFORMATION), BET_MOST)
-    return y * theta - math.log(1.0 - p + p * math.exp(theta))
+    return y * theta - math.log(1.0 - p + p * odds)
 
 
 # ---- single events ---------------------------------------------------------------------------------------------------
@@ -586,7 +603,9 @@ def grouped_late_loop(
         asked = ask(spec, row, batch.scores[i], receipt)
         u = batch.u[i - late.begin] if spec.draws else 0.0
         played = play_grouped(spec, cells, row, asked, u, words[i * K : (i + 1) * K], cells.found, receipt)
-        batch.forecasts[i], late.cells[i] = played.forecast, played.cell
+        batch.forecasts[i] = played.forecast
+        if spec.calibeater != SPLINE:  # which plays no cell
+            late.cells[i] = played.cell
         if late.raw_below > 0 and row[N] == 0.0:
             batch.forecasts[i] = batch.scores[i]
         if i < len(batch.still):

@@ -269,7 +269,9 @@ def late_loop(  # noqa: C901 - one loop for all hosts
         receipt = batch.receipts[at : at + width]
         asked = ask(spec, row, batch.scores[i], receipt)
         played = play(spec, row, asked, batch.u[i - late.begin] if spec.draws else 0.0, receipt)
-        batch.forecasts[i], late.cells[i] = played.forecast, played.cell
+        batch.forecasts[i] = played.forecast
+        if spec.calibeater != SPLINE:  # which plays no cell
+            late.cells[i] = played.cell
         if i < len(batch.still):
             batch.still[i] = receipt[LANE]
         if slot < late.raw_below and row[N] == 0.0:

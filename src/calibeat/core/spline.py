@@ -17,12 +17,26 @@ from calibeat._util.check import check_interval
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .auto import EPS, LARGEST, LAZY, SHARE, check_mixture, clipped, flatten, inside, likelihood, power, staleness
+from .auto import (
+    AT_ONCE,
+    EPS,
+    FURTHEST,
+    LARGEST,
+    LAZY,
+    SHARE,
+    bounded,
+    check_mixture,
+    clipped,
+    flatten,
+    inside,
+    likelihood,
+    staleness,
+)
 from .calibeating import SPLINE
 from .features import Scaling
 from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
-from .subset import kernel
+from .subset import exps, kernel, scratch
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -177,39 +191,48 @@ def knot(place: float, last: int) -> tuple[int, float]:
 
 
 @kernel
-def shifted(m: float, c: float) -> float:
-    """sigmoid(logit m + c), without the logarithm."""
-    return inside(m / (m + (1.0 - m) * math.exp(-c)))
+def shifts(row: Vector, clip: float, f: float, x: float, cells: int, m: float) -> tuple[float, float]:
+    """Minus the offsets of the two splines; a score at the clip has none."""
+    c = 0.0
+    if clip < f < 1.0 - clip:
+        j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
+        c = (1.0 - t) * row[cells + SCORE_OFFSETS + j] + t * row[cells + SCORE_OFFSETS + j + 1]
+    j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
+    d = (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1]
+    return -c, -d
 
 
 @kernel
-def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector) -> tuple[float, float]:
-    """What the two splines say now of the issued expert."""
-    m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
-    if f <= clip or f >= 1.0 - clip:
-        cell = cells + ATOMS + (2 if f > 0.5 else 0)
-        s = inside((row[cell] + ATOM_PRIOR * m) / (row[cell + 1] + ATOM_PRIOR))
-    else:
-        j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
-        s = shifted(m, (1.0 - t) * row[cells + SCORE_OFFSETS + j] + t * row[cells + SCORE_OFFSETS + j + 1])
-    j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
-    return s, shifted(m, (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
+def shifted(m: float, e: float) -> float:
+    """sigmoid(logit m + c), without the logarithm; e = exp(-c)."""
+    return inside(m / (m + (1.0 - m) * e))
+
+
+@kernel
+def corrected(row: Vector, clip: float, f: float, cells: int, m: float, c: float, d: float) -> tuple[float, float]:
+    """What the two splines say now of the issued expert; c and d are the exponentials of `shifts`."""
+    if clip < f < 1.0 - clip:
+        return shifted(m, c), shifted(m, d)
+    cell = cells + ATOMS + (2 if f > 0.5 else 0)
+    return inside((row[cell] + ATOM_PRIOR * m) / (row[cell + 1] + ATOM_PRIOR)), shifted(m, d)
 
 
 @kernel
 def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
-    s, r = corrected(row, clip, x, cells, receipt)
+    m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
+    c, d = shifts(row, clip, f, x, cells, m)
+    s, r = corrected(row, clip, f, cells, m, math.exp(c), math.exp(d))
     receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE] = s, r
     weight = cells + SPLINE_WEIGHT
     p = inside(row[weight] * receipt[EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
     receipt[UNCONTROLLED] = p
     if control > 0.0:
         b = tenth(p)
-        c = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
-        c = max(b / 10.0 + CONTROL_EDGE, min(c, (b + 1) / 10.0 - CONTROL_EDGE))
+        q = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
+        q = max(b / 10.0 + CONTROL_EDGE, min(q, (b + 1) / 10.0 - CONTROL_EDGE))
         # Near 0 and 1 the nearest hundredth of a per cent is as far as a mean of residuals can see.
-        p = max(min(p, CONTROL_LEAST), min(c, max(p, 1.0 - CONTROL_LEAST)))
+        p = max(min(p, CONTROL_LEAST), min(q, max(p, 1.0 - CONTROL_LEAST)))
     return p
 
 
@@ -225,10 +248,28 @@ def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: flo
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
     m, f, p = receipt[EXPERT], clipped(receipt[SCORE], clip), receipt[FORECAST]
     s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
-    lag = n - 1.0 - receipt[SEEN]
-    weigh_splines(row, cells, n, lag, y, m, s, r, receipt[UNCONTROLLED])
-    if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
-        s, r = corrected(row, clip, x, cells, receipt)
+    lag, temper = n - 1.0 - receipt[SEEN], row[cells + SPLINE_TEMPER]
+    l0, l1, l2, stale = likelihood(m, y), likelihood(s, y), likelihood(r, y), 0.0
+    if lag > 0.0 or temper != 1.0:
+        if lag > 0.0:
+            weight = cells + SPLINE_WEIGHT
+            fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
+            stale = staleness(fresh, likelihood(receipt[UNCONTROLLED], y))
+        c = scratch(AT_ONCE)
+        c0, c1 = shifts(row, clip, f, x, cells, m)
+        c[0], c[1] = bounded(c0, FURTHEST), bounded(c1, FURTHEST)
+        if temper != 1.0:  # L_k^(1/T), by the logarithm
+            c[2], c[3], c[4] = (
+                (1.0 / temper) * math.log(l0),
+                (1.0 / temper) * math.log(l1),
+                (1.0 / temper) * math.log(l2),
+            )
+        exps(c, AT_ONCE)
+        if temper != 1.0:
+            l0, l1, l2 = c[2], c[3], c[4]
+        if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
+            s, r = corrected(row, clip, f, cells, m, c[0], c[1])
+    weigh_splines(row, cells, n, l0, l1, l2, stale)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         row[cell] += y
@@ -244,17 +285,9 @@ def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: flo
 
 
 @kernel
-def weigh_splines(
-    row: Vector, cells: int, n: float, lag: float, y: float, m: float, s: float, r: float, issued: float
-) -> None:
-    """The weights of the expert and of the two splines (`weights` has the formulas)."""
-    weight, stale, temper = cells + SPLINE_WEIGHT, 0.0, row[cells + SPLINE_TEMPER]
-    l0, l1, l2 = likelihood(m, y), likelihood(s, y), likelihood(r, y)
-    if lag > 0.0:
-        fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
-        stale = staleness(fresh, likelihood(issued, y))
-    if temper != 1.0:
-        l0, l1, l2 = power(l0, 1.0 / temper), power(l1, 1.0 / temper), power(l2, 1.0 / temper)
+def weigh_splines(row: Vector, cells: int, n: float, l0: float, l1: float, l2: float, stale: float) -> None:
+    """The weights of the expert and of the two splines, by their tempered likelihoods (`auto` has the formulas)."""
+    weight = cells + SPLINE_WEIGHT
     u0, u1, u2 = row[weight] * l0, row[weight + 1] * l1, row[weight + 2] * l2
     alpha = SHARE / n
     keep, gift = (1.0 - alpha) / (u0 + u1 + u2), alpha / 3.0
@@ -263,7 +296,7 @@ def weigh_splines(
     row[weight + 2] = keep * u2 + gift
     if stale > 0.0:
         row[cells + SPLINE_STALENESS] += stale
-        if 1.0 + row[cells + SPLINE_STALENESS] > LAZY * temper:
+        if 1.0 + row[cells + SPLINE_STALENESS] > LAZY * row[cells + SPLINE_TEMPER]:
             flatten(row, weight, 3, 0, cells + SPLINE_TEMPER, 1.0 / 3.0)
 
 

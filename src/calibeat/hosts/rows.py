@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import bytes_of
 from calibeat._util.check import shown
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.kernel import ask, ask_again, play, settle
@@ -23,7 +24,7 @@ from calibeat.core.method import params_of_rows
 from calibeat.core.parts import Check, check_all
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
-from calibeat.core.subset import entry
+from calibeat.core.subset import loop
 from calibeat.core.vector import predict as predict_classes
 from calibeat.core.vector import update as update_label
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
@@ -333,16 +334,18 @@ HEAD = 13
 def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     """Receipts as records: from a list of bytes, or from an array of them."""
     kind = receipt_type(method)
+    joined: bytes | npt.NDArray[np.uint8]
     if isinstance(receipts, np.ndarray):
         if receipts.dtype.itemsize != kind.itemsize or receipts.dtype.kind != "V" or receipts.ndim != 1:
             raise InvalidInput(f"receipts must be {kind.itemsize} bytes each, got an array of {receipts.dtype}")
         joined = receipts.tobytes()
     elif isinstance(receipts, Sequence) and not isinstance(receipts, (str, bytes)):
-        plain = {*map(type, receipts)} <= {bytes} and {*map(len, receipts)} <= {kind.itemsize}
-        for row, receipt in enumerate(() if plain else receipts):
+        whole = np.empty(len(receipts) * kind.itemsize, dtype=np.uint8)
+        is_plain = type(receipts) is list and bytes_of(receipts, kind.itemsize, whole)
+        for row, receipt in enumerate(() if is_plain else receipts):
             if not isinstance(receipt, (bytes, bytearray, memoryview)) or len(receipt) != kind.itemsize:
                 raise InvalidInput(f"receipt must be {kind.itemsize} bytes, got {shown(receipt)} - at receipt {row}")
-        joined = b"".join(receipts)
+        joined = whole if is_plain else b"".join(receipts)
     else:
         raise InvalidInput(f"receipts must be a list of bytes, got {type(receipts).__name__}")
     found = np.frombuffer(joined, dtype=kind)
@@ -351,9 +354,13 @@ def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     return found
 
 
-def check_receipts(method: AnyMethod, states: Matrix, given: ReceiptArray, rows: Ints, same: Flags) -> None:
-    """Raise unless each receipt can be one of its stream, whose row is given; `same` tells whether they agree."""
-    events, learnt = states[:, method.width + EVENTS], states[:, N]
+def check_receipts(
+    method: AnyMethod, events: Vector, learnt: Vector, given: ReceiptArray, rows: Ints, same: Flags
+) -> None:
+    """Raise unless each receipt can be one of its stream, which has had so many forecasts and so many outcomes.
+
+    `same` tells whether stream and receipt agree.
+    """
     width = method.receipt_width + 2 * method.spec.classes
     version = (given["version"] == FORMAT) & (given["numbers"] == width % 65536)
     issued = (given["event"] >= 0) & (given["event"] < events)
@@ -402,7 +409,7 @@ class FoldWork(NamedTuple):
     work: Vector = NO_LANE
 
 
-@entry
+@loop
 def fold_rows(  # noqa: C901 - one loop for all hosts
     spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool
 ) -> int:
@@ -491,8 +498,11 @@ class FoldColumns:
 
     def bring(self, given: ReceiptArray) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
-        kind = f"V{given.dtype.itemsize}"
-        self.receipts.view(kind)[_all_of(self.brought, self.asked)] = given.view(kind)
+        # As rows of numbers: NumPy moves these in one piece.
+        self._rows()[_all_of(self.brought, self.asked)] = given.view(np.float64).reshape(len(given), -1)
+
+    def _rows(self) -> Matrix:
+        return self._numbers.reshape(len(self.receipts), -1)
 
     def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
@@ -540,7 +550,7 @@ class FoldColumns:
         """The receipts of the forecasts."""
         chosen, method = self.asked.nonzero()[0], self._method
         asked, K = _all_of(chosen, self.asked), method.spec.classes
-        made = self.receipts[asked]
+        made = self._rows()[asked].reshape(-1).view(self.receipts.dtype)
         made["version"], made["numbers"] = FORMAT, (method.receipt_width + 2 * K) % 65536
         if K:
             made["candidates"] = CLASSES_FOLLOW

@@ -1,7 +1,7 @@
 """Who is miscalibrated? Segments of events by their attributes, judged in the order in which outcomes arrive.
 
 A segment is a cell of the groups: an attribute with a value, or two attributes with theirs. Three forecasts are judged:
-the raw score, AUTO, and AUTO with groups. Each has an e-value of its own in each segment, by the same bet (`bet` of
+the raw score, AUTO, and AUTO with groups. Each has an e-value of its own in each segment, by the same bet (`won` of
 `core.groups`): if the forecasts of a segment are right, it reaches 1/alpha with probability alpha at most, whenever one
 looks.
 Which of many segments are called miscalibrated is decided by e-BH, with a false discovery rate of 5 %.
@@ -24,7 +24,7 @@ from calibeat.backtest.read.attributes import LEAST_EVENTS, GroupsOfLog
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.contenders import Contender, GroupedReplay
 from calibeat.backtest.replay.late import Underway
-from calibeat.core.groups import bet
+from calibeat.core.groups import stake, won
 from calibeat.core.randomness import cross_words
 from calibeat.core.subset import entry, kernel
 from calibeat.hosts.groups import ALPHA, Groups, e_bh
@@ -105,7 +105,8 @@ def count_segment(numbers: Vector, at: int, y: float, forecasts: Vector, event: 
     """One event: a bet against each forecast, then the sums."""
     for f in range(MOST_RIVALS):
         p, own = forecasts[event + f], at + FIRST_FORECAST + f * FORECAST_WIDTH
-        numbers[own + LOG_E] += bet(numbers[at + ONES], numbers[own + SUM_FORECAST], numbers[own + VARIANCE], y, p)
+        theta = stake(numbers[at + ONES], numbers[own + SUM_FORECAST], numbers[own + VARIANCE])
+        numbers[own + LOG_E] += won(theta, math.exp(theta), y, p)
         numbers[own + SUM_FORECAST] += p
         numbers[own + VARIANCE] += p * (1.0 - p)
     numbers[at + EVENTS] += 1.0
