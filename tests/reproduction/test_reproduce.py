@@ -153,7 +153,7 @@ def test_the_page_counts_verdicts() -> None:
     ]
     text = "\n".join([whole.tally(verdicts), *whole.wordings(verdicts)])
     assert "the 6 sentences of the text that were judged, **2 hold**, in 1 the result is better than they say" in text
-    assert "**1 do not hold to the letter**, and 2 are undecided" in text
+    assert "**1 does not hold to the letter**, and 2 are undecided" in text
     assert "If two standard errors were enough, 1 of the undecided would not hold." in text
     assert "1 more was not judged: too few runs to decide." in text and "Unjudged" not in text
     assert text.endswith(f"## {whole.LETTER}\n{whole.WORDINGS}\n- “OPS is best” (Figure 5): why")

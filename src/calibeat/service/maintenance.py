@@ -99,11 +99,6 @@ class Logged(NamedTuple):
     status: int = LEARNT
     verb: str = ""  # what was done; empty for forecasts and outcomes
 
-    @property
-    def is_forecast(self) -> bool:
-        """Whether it is one."""
-        return self.outcome is None and not self.verb
-
 
 @dataclass
 class LoggedStream:

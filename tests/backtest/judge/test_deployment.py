@@ -112,3 +112,11 @@ def test_outcomes_of_one_age_are_asked_for_in_words_too():
     assert service.splitlines()[-1].endswith("--method auto --mature 40")
     code, service, note = deployment(contender.maturing("7d"), HowReplayed(outcome_times=True))
     assert "mature='7d', times=past_times)" in code.replace("\n", "") and "7d old" in note
+
+
+def test_a_long_call_has_an_argument_a_line():
+    past = HowReplayed(keyed=True, score_kind="logit", missing=True, outcome_times=True, mature="7d")
+    code, _, _ = deployment(method_contender("auto", AUTO), past)
+    lines = code.splitlines()
+    at = lines.index("forecasts = bank.run(")
+    assert lines[at + 1] == "    past_keys," and "    times=past_times," in lines

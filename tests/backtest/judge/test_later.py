@@ -81,3 +81,10 @@ def test_the_page_and_the_terminal_say_it_beside_the_headline():
     assert "What if outcomes come later?" in shown and "3.0\u00a0% less" in shown and "1.2\u00a0% more" in shown
     lines = page(told)
     assert lines.index("This assumes") < lines.index("judged after a warm-up")
+
+
+def test_a_log_that_is_too_short_and_a_loss_of_nothing(monkeypatch):
+    monkeypatch.setattr(later, "MOST_KEPT", 150)  # of which no half would arrive
+    assert "later" not in calibeat.backtest(SCORES, OUTCOMES, methods="auto").payload
+    rows = [{"delay": name, "log_loss": 0.0, "gain": np.nan} for name in ("at once", "100 events late")]
+    assert later.sentence(rows, "AUTO", None).endswith("100 events late, as much log-loss.")

@@ -124,11 +124,6 @@ class Contender:
         return (name.upper() if name in presets and name not in ("raw", BASE_RATE) else name) + ending
 
     @property
-    def preset(self) -> str | None:
-        """The preset's name, or None for what is none."""
-        return name_of(self.method) if isinstance(self.method, Method) else None
-
-    @property
     def is_default(self) -> bool:
         """Whether it is AUTO or MULTI: the method that is chosen before a log is seen."""
         return self.method == AUTO or (isinstance(self.method, VectorMethod) and self.method.name == "multi")
