@@ -35,6 +35,7 @@ TOGETHER = 60.0  # seconds: alarms that are raised within them are one message
 CLOSE_SECONDS = 5.0  # seconds from one look for episodes that are over to the next
 CLOSED_AT_ONCE = 1000
 LONGEST_MUTE = 366 * 86_400.0
+FORECASTS = "forecasts "
 NAMED = 3  # streams that a message names
 _OPEN = (
     "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice FROM alarm a JOIN stream s ON s.number = a.stream "
@@ -133,6 +134,8 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
     names = ", ".join(streams[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
     where = names if len(streams) == 1 else f"{counted(len(streams), 'stream')}, {names}"
     what = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} in {count:,}" for kind, count in kinds[:NAMED])
+    if what.startswith(FORECASTS):
+        what = FORECASTS + what.replace(FORECASTS, "")  # once is enough
     since = f", since about {_moment(since_time)}" if since_time is not None and ended is None else ""
     upstream = next((f" ({alarm.detail})" for alarm in alarms if (alarm.detail or "").startswith("upstream")), "")
     text = f"{where}: {what}{upstream}{since}."
@@ -146,7 +149,7 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
 def in_words(alarm: AlarmRow) -> str:
     """What an alarm says, in some words."""
     if alarm.part != NOTICED:
-        what = alarm.what if alarm.what.startswith(RAW_SCORE) else f"forecasts {alarm.what}"
+        what = alarm.what if alarm.what.startswith(RAW_SCORE) else f"{FORECASTS}{alarm.what}"
         return f"{what} of {alarm.detail}" if alarm.detail else what
     return f"{alarm.what} ({alarm.detail})" if alarm.what == notices.MOVED and alarm.detail else alarm.what
 
