@@ -17,9 +17,9 @@ from served import service_here, wait_until
 from services import desk
 
 from calibeat.cli.main import main
-from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
 from calibeat.core.groups import LOG_E
 from calibeat.hosts.groups import SLOT
+from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
 from calibeat.service.alarms import AlarmKeeper, SegmentWatch, _of_pair, close_quiet, is_quiet, sentence
 from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, StreamSettings

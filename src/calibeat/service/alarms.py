@@ -43,14 +43,17 @@ _SHAPED = (
 )
 _IS_OPEN_SEGMENT = f"stream = ? AND part = {SEGMENT} AND ended IS NULL"
 _OPEN_SEGMENTS = f"SELECT detail FROM alarm WHERE {_IS_OPEN_SEGMENT}"  # noqa: S608 - our own condition
+_END_SEGMENT = f"UPDATE alarm SET ended = ? WHERE {_IS_OPEN_SEGMENT} AND detail = ?"  # noqa: S608
 _NAME_SEGMENT = (
-    f"INSERT INTO alarm (stream, time, at, since, what, page, part, detail) VALUES (?, ?, ?, ?, ?, 0, {SEGMENT}, ?)"
+    "INSERT INTO alarm (stream, time, at, since, what, page, part, detail) "  # noqa: S608 - our own text
+    f"VALUES (?, ?, ?, ?, ?, 0, {SEGMENT}, ?)"
 )
 LONGEST_MUTE = 366 * 86_400.0
 FORECASTS = "forecasts "
 NAMED = 3  # streams that a message names
 _OPEN = (
-    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice FROM alarm a JOIN stream s ON s.number = a.stream "
+    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice "  # noqa: S608 - our own text
+    "FROM alarm a JOIN stream s ON s.number = a.stream "
     f"WHERE a.ended IS NULL AND a.part <> {SEGMENT}"
 )
 # What to look at first, by the beginning of what a monitor says.
@@ -61,7 +64,7 @@ LOOK_FIRST = {
     "too high": "the pipeline of outcomes: some may be lost",
     "too sure": "the inputs of the model; then train it again",
     "not sure enough": "whether the model was trained again since then",
-    notices.NO_FORECASTS: "whoever asks for them; is it a holiday?",
+    notices.NO_FORECASTS: "whoever asks for them, and at the calendar",
     notices.NO_OUTCOMES: "the pipeline of outcomes",
     notices.LATER: "the pipeline of outcomes",
     notices.NEVER_AN_OUTCOME: "whether anybody sends outcomes under these names",
@@ -136,7 +139,7 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
     'paris: forecasts too sure, since about 2026-09-21 14:13 UTC. Look first at the inputs of the model; then ...'
     >>> silent = AlarmRow(1, 1.0, "no forecasts", True, 3, "rome", 1.5, part=NOTICED)
     >>> sentence([silent], 1_790_000_000.0, None)
-    'rome: no forecasts, since about 2026-09-21 14:13 UTC. Look first at whoever asks for them; is it a holiday?'
+    'rome: no forecasts, since about 2026-09-21 14:13 UTC. Look first at whoever asks for them, and at the calendar.'
     >>> sentence([alarm, AlarmRow(70, 40.0, "too low", True, 2, "rome", 1.5, None)], None, 1_790_000_000.0)
     'over since 2026-09-21 14:13 UTC: 2 streams, paris, rome: forecasts too sure in 1, too low in 1.'
     """
@@ -259,7 +262,7 @@ def close_quiet(connection: Any) -> int:
     return len(over)
 
 
-# ---- segments: the evidence is in the table of the groups, and needs no monitor -----------------------------------------
+# ---- segments: the evidence is in the table of the groups, and needs no monitor --------------------------------------
 
 
 class SegmentWatch:
@@ -295,7 +298,7 @@ class SegmentWatch:
         for detail in wrong.keys() - known:
             connection.run(_NAME_SEGMENT, (number, now, outcomes, float(outcomes), wrong[detail], detail))
         for detail in known - wrong.keys():
-            connection.run(f"UPDATE alarm SET ended = ? WHERE {_IS_OPEN_SEGMENT} AND detail = ?", (now, number, detail))
+            connection.run(_END_SEGMENT, (now, number, detail))
 
 
 def _of_pair(value: Any) -> str:
