@@ -22,7 +22,7 @@ from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Queue
 
-NOTICED, OURS, RAW, CLASS = -1, 0, 1, 2  # who has raised an alarm; -1: the notice of the stream
+SEGMENT, NOTICED, OURS, RAW, CLASS = range(-2, 3)  # who has raised an alarm: below 0 it is no monitor
 MOST_CLASSES = 10
 RAW_SCORE = "raw score "  # how its alarms begin
 _WIDTH = Settings(1e6).width + 1
@@ -54,7 +54,7 @@ def part_count(numbers: int) -> int:
 
 def alarms_of(state: bytes | None) -> int:
     """How many alarms the monitors of a stream have raised, without those of the raw score."""
-    counts = np.frombuffer(state or b"").reshape(-1, _WIDTH)[:, ALARMS]
+    counts = np.frombuffer(state or b"").reshape(-1, _WIDTH)[:, :-1][:, ALARMS]  # behind a row is a whole number
     return int(counts[:RAW].sum() + counts[CLASS:].sum())
 
 
