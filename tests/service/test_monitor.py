@@ -184,7 +184,9 @@ def test_each_class_has_a_monitor(url: str) -> None:
     labels = message([alarm], "https://calibration.example", "alertmanager")[0]["labels"]
     assert labels["class"] in names and labels["alertname"] == "CalibeatMiscalibrated"
     with desk(url, method="ops", monitor=1000.0) as service:  # a restart, with outcomes that wait for an earlier one
-        service.group([ForecastEvent("pets", f"l{at}", scores={"cat": 0.2, "dog": 0.3, "bird": 0.5}) for at in range(9)])
+        service.group(
+            [ForecastEvent("pets", f"l{at}", scores={"cat": 0.2, "dog": 0.3, "bird": 0.5}) for at in range(9)]
+        )
         service.group([OutcomeEvent("pets", f"l{at}", label="dog") for at in range(1, 9)])
     with desk(url, method="ops", monitor=1000.0) as service:
         service.group([OutcomeEvent("pets", "l0", label="cat")])
