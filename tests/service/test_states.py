@@ -149,6 +149,8 @@ def test_states_are_counted(reader: Reader) -> None:
 def test_a_count_has_an_end(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "MOST_COUNTED", 2)
     assert overview(reader, START).states["frozen"] == 2
+    monkeypatch.setattr(queries, "MOST_COUNTED", 1)
+    assert overview(reader, START, state="frozen").found == 1 and len(reader.streams(state="frozen")) == 2
 
 
 @pytest.mark.parametrize("rare", [0, 1_000], ids=["in order", "sorted"])

@@ -165,7 +165,7 @@ function makeList(choose) {
     write(words, RANK_WORDS[state.order]);
     fillRows();
     const first = (data.page - 1) * 25;
-    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${counted(data.found, "stream")}` : "0 streams");
+    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${state.state && data.found >= MOST_COUNTED ? "at least " : ""}${counted(data.found, "stream")}` : "0 streams");
     back.disabled = data.page <= 1;
     on.disabled = data.page >= data.pages;
     pager.hidden = data.pages < 2 && !state.search && !state.state;

@@ -998,17 +998,19 @@ def state_counts(reader: Reader, is_monitored: bool) -> dict[str, int]:
 
 def in_state(state: str, count: int, *, is_monitored: bool) -> tuple[str, str]:
     """Where streams of a state are listed from, as rows `r`; and the condition that they are in it."""
-    streams, conditions = list[str](), list[str]()
+    streams, conditions, is_rare = list[str](), list[str](), count <= RARE
+    # In the order asked for, the index over states must not be used, which SQLite would rather do and then sort.
+    column = "r.state" if is_rare else "r.state || ''"
     for base in BASES:
         if state_of(base, None, is_monitored=is_monitored) == state:
             streams.append(f"SELECT stream FROM ranking WHERE state = '{base}'")  # noqa: S608 - our own words
-            conditions.append(f"r.state = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
+            conditions.append(f"{column} = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
     if state in NOTES:
         noted = f"SELECT q.stream FROM {_NOTED} q WHERE q.severity = {NOTES.index(state) + 1}"  # noqa: S608
         streams.append(noted)
         conditions.append(f"r.stream IN ({noted}) AND NOT {_IN_A_MODE}")
     where = " OR ".join(f"({condition})" for condition in conditions) or "1 = 0"  # nobody is in it now
-    if not streams or count > RARE:
+    if not streams or not is_rare:
         return "ranking r", f"({where})"
     # A cross join keeps SQLite from walking through all streams in the order asked for.
     return f"({' UNION '.join(streams)}) q CROSS JOIN ranking r", f"r.stream = q.stream AND ({where})"
@@ -1078,7 +1080,7 @@ class Overview:
     alarms: list[AlarmRow]
     states: dict[str, int]  # streams in each state, up to `MOST_COUNTED`
     first: Look | None  # the stream that needs a person most
-    found: int  # streams that the search matches
+    found: int  # streams that the search and the state match; those of a state alone up to `MOST_COUNTED`
     page: int
     pages: int
     rows: list[StreamRow]
@@ -1102,7 +1104,7 @@ def overview(
         source, within = in_state(state, counts[state], is_monitored=is_monitored)
         where = f"{where} AND {within}"
         found = counts[state]
-    if search or (state is not None and found >= MOST_COUNTED):
+    if search:
         found = int(reader.select(f"SELECT count(*) FROM {source} WHERE {where}", arguments)[0][0])  # noqa: S608
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
