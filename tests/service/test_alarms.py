@@ -14,12 +14,17 @@ import numpy as np
 import pytest
 from receivers import Receiver
 from served import service_here, wait_until
+from services import desk
 
 from calibeat.cli.main import main
+from calibeat.core.groups import LOG_E
+from calibeat.hosts.groups import SLOT
 from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
-from calibeat.service.alarms import AlarmKeeper, close_quiet, is_quiet
+from calibeat.service.alarms import AlarmKeeper, SegmentWatch, _of_pair, close_quiet, is_quiet, sentence
 from calibeat.service.engine import EngineSettings
-from calibeat.service.store import open_connection, open_store
+from calibeat.service.events import ForecastEvent, OutcomeEvent, StreamSettings
+from calibeat.service.store import open_connection, open_reader, open_store
+from calibeat.service.watch import SEGMENT
 from calibeat.service.webhook import Webhook, WebhookFormat
 
 
@@ -256,6 +261,68 @@ def test_alarms_on_the_command_line(store: str, capsys: pytest.CaptureFixture[st
     assert main(["alarm", "unmute", "rome", "--store", store]) == 2
     assert main(["alarm", "mute", "*s", "--store", store]) == 2
     assert main(["alarm", "list", "--store", "no-such.db"]) == 2
+
+
+def set_evidence(url: str, log_e: float) -> str:
+    """Put this evidence into the first cell of each stream with groups -> what the cell is about."""
+    with closing(open_connection(url, write=True)) as connection:
+        slot, held = connection.all("SELECT slot, held FROM cell WHERE is_base = 0 ORDER BY slot")[0]
+        cell = np.frombuffer(bytes(held), dtype=SLOT).copy()
+        cell["numbers"][0, LOG_E] = log_e
+        connection.run("UPDATE cell SET held = ? WHERE slot = ? AND is_base = 0", (cell.tobytes(), slot))
+    with closing(open_reader(url)) as reader:
+        first = (reader.segments("shop") or [])[0]
+        return f"{first.attribute} = {first.value}"
+
+
+def test_segments_that_are_wrong_are_named_until_they_are_right(url: str) -> None:
+    keeper = AlarmKeeper(url, seconds=0.01, segment_seconds=0.01)
+    with desk(url, method="auto", monitor=1e6) as service:
+        service.group([StreamSettings("shop", groups=["country"], names=True)])
+        service.group([ForecastEvent("pets", "e1", scores=[0.2, 0.3, 0.5])])
+
+        def sell(first: int) -> None:
+            ids = range(first, first + 200)
+            service.group(*([ForecastEvent("shop", f"e{at}", 0.5, groups={"country": "fr"})] for at in ids))
+            service.group(*([OutcomeEvent("shop", f"e{at}", at % 2)] for at in ids))
+
+        sell(0)
+        watch = SegmentWatch()
+        with closing(open_connection(url, write=True)) as connection, closing(open_reader(url)) as reader:
+            watch.look(reader, connection)
+            assert reader.alarms() == []
+            service.engine.forget()
+            detail = set_evidence(url, 10.0)
+            sell(200)  # a stream that has learnt nothing is not looked at again
+            detail = set_evidence(url, 10.0)
+            for _ in range(2):
+                watch.look(reader, connection)
+                (alarm,) = reader.alarms(open=True)
+            assert (alarm.part, alarm.page, alarm.detail, alarm.at) == (SEGMENT, False, detail, 400)
+            assert detail == "country = fr" and alarm.what in {"too low", "too high"}
+            assert f"shop: forecasts {alarm.what} in country = fr" in sentence([alarm], None, None)
+            assert close_quiet(connection) == 0
+        set_evidence(url, 0.0)
+        keeper.start()
+        try:
+            wait_until(lambda: not alarms_of_segments(url))
+        finally:
+            keeper.stop()
+
+
+def alarms_of_segments(url: str) -> list[Any]:
+    with closing(open_reader(url)) as reader:
+        return reader.alarms(open=True)
+
+
+def test_without_monitors_no_segment_is_named(store: str) -> None:
+    with closing(open_connection(store, write=True)) as connection, closing(open_reader(store)) as reader:
+        SegmentWatch().look(reader, connection)
+        assert reader.alarms() == []
+
+
+def test_a_pair_of_values_is_one_segment() -> None:
+    assert _of_pair(["fr", 3]) == "fr x 3"
 
 
 def test_a_running_service_notes_that_an_alarm_is_over(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> Non
         assert headers["x-calibeat-signature"] == signature(SECRET, headers["x-calibeat-timestamp"], body)
         alarm_2 = {"number": 2, "stream": "paris", "time": 7200.0, "at": 70, "since": 40.0, "what": "too high"}
         more = {"page": True, "since_time": None, "ended": None, "acknowledged": None, "acknowledged_by": None}
+        more |= {"part": 0, "detail": None}
         page = "https://calibration.example/#/stream/paris"
         assert json.loads(body) == {
             "text": "calibeat: paris: forecasts too high. Look first at the pipeline of outcomes: some may be lost.",

@@ -7,6 +7,7 @@ outcomes without another alarm as the monitor calls quiet. `AlarmKeeper` notes w
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -24,21 +25,36 @@ from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
 
 from . import notices
 from .patterns import check_pattern, condition
-from .store import open_connection
-from .store.queries import AlarmRow
+from .shape import Shape
+from .store import open_connection, open_reader
+from .store.queries import AlarmRow, Reader
 from .store.types import END_ALARMS
-from .watch import NOTICED, RAW_SCORE
+from .watch import NOTICED, RAW_SCORE, SEGMENT
 
 log = logging.getLogger("calibeat.service")
 QUIET = Settings(1e6).quiet  # outcomes without an alarm after which an episode is over
 TOGETHER = 60.0  # seconds: alarms that are raised within them are one message
 CLOSE_SECONDS = 5.0  # seconds from one look for episodes that are over to the next
 CLOSED_AT_ONCE = 1000
+SEGMENT_SECONDS = 60.0  # seconds from one look at the segments to the next
+ALPHA = 0.05  # the chance that a segment of a stream is ever named by luck
+_SHAPED = (
+    "SELECT s.number, s.name, s.outcomes, f.text FROM stream s JOIN shape f ON f.stream = s.number WHERE s.events > 0"
+)
+_IS_OPEN_SEGMENT = f"stream = ? AND part = {SEGMENT} AND ended IS NULL"
+_OPEN_SEGMENTS = f"SELECT detail FROM alarm WHERE {_IS_OPEN_SEGMENT}"  # noqa: S608 - our own condition
+_END_SEGMENT = f"UPDATE alarm SET ended = ? WHERE {_IS_OPEN_SEGMENT} AND detail = ?"  # noqa: S608
+_NAME_SEGMENT = (
+    "INSERT INTO alarm (stream, time, at, since, what, page, part, detail) "  # noqa: S608 - our own text
+    f"VALUES (?, ?, ?, ?, ?, 0, {SEGMENT}, ?)"
+)
 LONGEST_MUTE = 366 * 86_400.0
+FORECASTS = "forecasts "
 NAMED = 3  # streams that a message names
 _OPEN = (
-    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice FROM alarm a JOIN stream s ON s.number = a.stream "
-    "WHERE a.ended IS NULL"
+    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice "  # noqa: S608 - our own text
+    "FROM alarm a JOIN stream s ON s.number = a.stream "
+    f"WHERE a.ended IS NULL AND a.part <> {SEGMENT}"
 )
 # What to look at first, by the beginning of what a monitor says.
 LOOK_FIRST = {
@@ -48,7 +64,7 @@ LOOK_FIRST = {
     "too high": "the pipeline of outcomes: some may be lost",
     "too sure": "the inputs of the model; then train it again",
     "not sure enough": "whether the model was trained again since then",
-    notices.NO_FORECASTS: "whoever asks for them; is it a holiday?",
+    notices.NO_FORECASTS: "whoever asks for them, and at the calendar",
     notices.NO_OUTCOMES: "the pipeline of outcomes",
     notices.LATER: "the pipeline of outcomes",
     notices.NEVER_AN_OUTCOME: "whether anybody sends outcomes under these names",
@@ -123,7 +139,7 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
     'paris: forecasts too sure, since about 2026-09-21 14:13 UTC. Look first at the inputs of the model; then ...'
     >>> silent = AlarmRow(1, 1.0, "no forecasts", True, 3, "rome", 1.5, part=NOTICED)
     >>> sentence([silent], 1_790_000_000.0, None)
-    'rome: no forecasts, since about 2026-09-21 14:13 UTC. Look first at whoever asks for them; is it a holiday?'
+    'rome: no forecasts, since about 2026-09-21 14:13 UTC. Look first at whoever asks for them, and at the calendar.'
     >>> sentence([alarm, AlarmRow(70, 40.0, "too low", True, 2, "rome", 1.5, None)], None, 1_790_000_000.0)
     'over since 2026-09-21 14:13 UTC: 2 streams, paris, rome: forecasts too sure in 1, too low in 1.'
     """
@@ -133,6 +149,8 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
     names = ", ".join(streams[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
     where = names if len(streams) == 1 else f"{counted(len(streams), 'stream')}, {names}"
     what = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{kind} in {count:,}" for kind, count in kinds[:NAMED])
+    if what.startswith(FORECASTS):
+        what = FORECASTS + what.replace(FORECASTS, "")  # once is enough
     since = f", since about {_moment(since_time)}" if since_time is not None and ended is None else ""
     upstream = next((f" ({alarm.detail})" for alarm in alarms if (alarm.detail or "").startswith("upstream")), "")
     text = f"{where}: {what}{upstream}{since}."
@@ -146,8 +164,8 @@ def sentence(alarms: Sequence[AlarmRow], since_time: float | None, ended: float 
 def in_words(alarm: AlarmRow) -> str:
     """What an alarm says, in some words."""
     if alarm.part != NOTICED:
-        what = alarm.what if alarm.what.startswith(RAW_SCORE) else f"forecasts {alarm.what}"
-        return f"{what} of {alarm.detail}" if alarm.detail else what
+        what = alarm.what if alarm.what.startswith(RAW_SCORE) else f"{FORECASTS}{alarm.what}"
+        return f"{what} {'in' if alarm.part == SEGMENT else 'of'} {alarm.detail}" if alarm.detail else what
     return f"{alarm.what} ({alarm.detail})" if alarm.what == notices.MOVED and alarm.detail else alarm.what
 
 
@@ -244,11 +262,55 @@ def close_quiet(connection: Any) -> int:
     return len(over)
 
 
-class AlarmKeeper:
-    """A thread that notes which alarms are over."""
+# ---- segments: the evidence is in the table of the groups, and needs no monitor --------------------------------------
 
-    def __init__(self, store: str, seconds: float = CLOSE_SECONDS) -> None:
+
+class SegmentWatch:
+    """Names segments whose forecasts are wrong: of a stream with M segments those with an e-value of M / ALPHA.
+
+    Each e-value ever gets there by luck with a chance of ALPHA / M at most. It is evidence since the segment began, so
+    an alarm says when it was found, not since when. It is over when the evidence is below the line again.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}  # outcomes of a stream at the last look
+
+    def look(self, reader: Reader, connection: Any) -> None:
+        """Look at the streams with groups that have learnt since the last time, if monitors are on."""
+        if reader.meta().get("monitor", "null") == "null":
+            return
+        for number, name, outcomes, text in reader.select(_SHAPED, ()):
+            if self._seen.get(number) != outcomes:
+                self._seen[number] = outcomes
+                if Shape.from_text(text).groups is not None:
+                    self._look_at(reader, connection, number, name, outcomes)
+
+    def _look_at(self, reader: Reader, connection: Any, number: int, name: str, outcomes: int) -> None:
+        found = reader.segments(name) or []
+        line = math.log(max(1, len(found)) / ALPHA)
+        wrong = {
+            f"{each.attribute} = {_of_pair(each.value)}": "too low" if each.rate > each.mean_forecast else "too high"
+            for each in found
+            if each.log_e >= line
+        }
+        known = {detail for (detail,) in connection.all(_OPEN_SEGMENTS, (number,))}
+        now = time.time()
+        for detail in wrong.keys() - known:
+            connection.run(_NAME_SEGMENT, (number, now, outcomes, float(outcomes), wrong[detail], detail))
+        for detail in known - wrong.keys():
+            connection.run(_END_SEGMENT, (now, number, detail))
+
+
+def _of_pair(value: Any) -> str:
+    return " x ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+class AlarmKeeper:
+    """A thread that notes which alarms are over, and names segments that are wrong."""
+
+    def __init__(self, store: str, seconds: float = CLOSE_SECONDS, segment_seconds: float = SEGMENT_SECONDS) -> None:
         self._store, self._seconds = store, seconds
+        self._segments, self._every, self._next = SegmentWatch(), segment_seconds, 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-alarms", daemon=True)
 
@@ -265,3 +327,7 @@ class AlarmKeeper:
         while not self._stop.wait(self._seconds):
             with suppress(Exception), closing(open_connection(self._store, write=True)) as connection:  # later again
                 close_quiet(connection)
+                if time.monotonic() >= self._next:
+                    self._next = time.monotonic() + self._every
+                    with closing(open_reader(self._store)) as reader:
+                        self._segments.look(reader, connection)

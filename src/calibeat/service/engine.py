@@ -789,6 +789,7 @@ class Engine:
         state = store.streams(names, {}).get(names[0]) if names else None
         if state is not None and rework.apply(store, state, now):
             store.commit()
+            store.look_for_corrections()
             self._unranked[rework.number] = None
         else:
             store.rollback()

@@ -127,8 +127,8 @@ class Listener:
         matrix = whole.reshape(len(rows), WIDTH)
         silent = matrix[:, [FORECASTS + OPEN, OUTCOMES + OPEN, TOLD]].tolist()
         log = room_for(len(arrivals.slots) + len(asked) + len(rows) * len(downtimes))
-        slots, times = np.array(arrivals.slots, dtype=np.int32), np.array(arrivals.times)
-        lags = np.array(arrivals.lags)
+        slots, times = np.array(arrivals.slots, dtype=np.int32), np.array(arrivals.times, dtype=np.float64)
+        lags = np.array(arrivals.lags, dtype=np.float64)
         if downtimes:
             last = downtimes[-1][1]
             if (matrix[:, FORECASTS + FROM] < last).any():
@@ -139,7 +139,7 @@ class Listener:
                 lags = lags_of(times - lags, times, downtimes)
         if asked:
             ask_rows(whole, WIDTH, np.array(asked, dtype=np.int32), now, log)
-        scores, begin = np.array(arrivals.scores), 0
+        scores, begin = np.array(arrivals.scores, dtype=np.float64), 0
         for end, moment in (*arrivals.ends, (len(slots), 0.0)):
             part = slice(begin, end)
             hear_rows(*self._specs, whole, WIDTH, slots[part], times[part], scores[part], lags[part], log)

@@ -72,7 +72,7 @@ _EVENT = (
 )
 
 _CORRECTED = (
-    f"{_EVENT}WHERE stream = ? AND nth IN "
+    f"{_EVENT}WHERE stream = ? AND nth IN "  # noqa: S608 - our own text
     "(SELECT c.nth FROM correction c WHERE c.stream = ? AND c.applied = 0 AND c.is_forgetting = 0)"
 )
 Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts

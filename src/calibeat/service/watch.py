@@ -22,7 +22,7 @@ from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Queue
 
-NOTICED, OURS, RAW, CLASS = -1, 0, 1, 2  # who has raised an alarm; -1: the notice of the stream
+SEGMENT, NOTICED, OURS, RAW, CLASS = range(-2, 3)  # who has raised an alarm: below 0 it is no monitor
 MOST_CLASSES = 10
 RAW_SCORE = "raw score "  # how its alarms begin
 _WIDTH = Settings(1e6).width + 1

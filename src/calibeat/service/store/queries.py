@@ -45,7 +45,7 @@ from calibeat.service.states import (
     severity_sql,
     state_of,
 )
-from calibeat.service.watch import NOTICED
+from calibeat.service.watch import NOTICED, SEGMENT
 
 from .types import (
     ASSUMED,
@@ -1059,6 +1059,7 @@ class Look:
     state: str
     what: str | None
     since: float | None
+    where: str = ""  # the segment or the class, if it is about one
     text: str = ""
     do: str = ""
 
@@ -1180,7 +1181,16 @@ def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_monitore
         return None
     rows = _page(reader, "attention", "ranking r", "1 = 1", (), now, 0, 1)
     (row,) = _stream_rows(reader, rows, now, is_monitored=is_monitored)
-    return Look(row.name, row.state, row.what, row.since)
+    return _look(row.name, row.state, row.since, _open_alarms(reader, [rows[0][-2]])[row.name])
+
+
+def _look(name: str, state: str, since: float | None, alarms: list[AlarmRow]) -> Look:
+    """What to look at first in a stream with some open alarms, the worst first."""
+    if not alarms:
+        return Look(name, state, None, since)
+    detail, part = alarms[0].detail, alarms[0].part
+    where = "" if detail is None or part == NOTICED else f" {'in' if part == SEGMENT else 'of'} {detail}"
+    return Look(name, state, alarms[0].what, since, where)
 
 
 def alarm_rows(
@@ -1397,7 +1407,7 @@ def _look_at(reader: Reader, number: int, info: StreamInfo) -> Look | None:
     if not alarms and info.state not in NEED_A_PERSON:
         return None
     since = _since(alarms[0] if alarms else None, info.state, vars(info))
-    return Look(info.name, info.state, alarms[0].what if alarms else None, since)
+    return _look(info.name, info.state, since, alarms)
 
 
 def _series(reader: Reader, number: int, start: int, end: int) -> Series:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import sqlite3
@@ -14,6 +13,8 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
+
+import msgspec
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
@@ -61,6 +62,7 @@ _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into
 
 DAMAGED = "damaged"  # instead of the stamp of a file
 
+_json = msgspec.json.encode
 _log = logging.getLogger("calibeat.service")
 
 
@@ -246,6 +248,7 @@ class SqliteStore(Store):
                 raise _readable(error, path) from error
             opened.pop_all()
         self._numbers = int(found[0][0])
+        self.look_for_corrections()
         # SQLite keeps its files from the first commit until the last connection is closed.
         self._files = {file: _identity(file) for file in (path.absolute(), self.path, *beside)}
         self._files[beside[-1]] = _which(os.fstat(self._lock))
@@ -332,11 +335,11 @@ class SqliteStore(Store):
 
     def as_list(self, values: Collection[Any]) -> str:
         """A list as an argument of `one_of`."""
-        return json.dumps(list(values), ensure_ascii=False)
+        return _json(list(values)).decode()
 
     def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[str]:
         """Streams and ids as the argument of `from_ids`."""
-        return (json.dumps(list(ids), ensure_ascii=False),)
+        return (_json(list(ids)).decode(),)
 
     def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
         """The streams of these names that are there and not in memory."""
@@ -359,7 +362,9 @@ class SqliteStore(Store):
         if rows["ended"]:
             self.connection.run_many(END_ALARMS, rows["ended"])
         self._many(INSERT_ALARMS, rows["alarm"])
-        self._many(INSERT_CORRECTIONS, rows["correction"])
+        if rows["correction"]:
+            self.has_corrections = True
+            self._many(INSERT_CORRECTIONS, rows["correction"])
         self._many(INSERT_SAID, rows["said"])
         self._many(INSERT_SHAPES, rows["shape"], OR_SHAPE)
         self._many(INSERT_CELLS, rows["cell"], OR_CELL)
@@ -368,6 +373,10 @@ class SqliteStore(Store):
             self.connection.run_many(FORGET_NAME, rows["forgotten"])
         for totals in rows["total"]:
             self.connection.run(ADD_TOTALS, (*totals, self.writer))
+
+    def look_for_corrections(self) -> None:
+        """Whether any wait to be applied. Nobody else writes them, so none need be looked for if there are none."""
+        self.has_corrections = bool(self.connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"))
 
     def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
         """Run a statement as a group of its own."""

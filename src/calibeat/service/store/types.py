@@ -332,8 +332,12 @@ class Store(Protocol):
     is_new: bool  # whether this one made it
     connection: Any
     writer: int  # its row of the totals
+    has_corrections: bool = True  # that wait to be applied, as far as is known
     one_of: str  # the condition that a value is one of a list, which is one argument: see `as_list`
     from_ids: str  # the source of events `e` by their streams and ids, which are arguments: see `as_ids`
+
+    def look_for_corrections(self) -> None:
+        """Find out whether corrections wait. Where others may write them, they are always looked for."""
 
     def begin(self) -> None:
         """Begin a group."""
@@ -386,7 +390,7 @@ class Store(Protocol):
         """The events that are there already, by their stream and id, with what waits to be applied to them."""
         rows = self.connection.all(f"SELECT {_EVENTS} FROM {self.from_ids}", self.as_ids(ids))  # noqa: S608
         found = {(row[0], row[2]): Record(*row) for row in rows}
-        for stream, name, outcome, is_forgetting in self._corrections(found) if found else ():
+        for stream, name, outcome, is_forgetting in self._corrections(found) if found and self.has_corrections else ():
             found[stream, name].corrected = outcome
             found[stream, name].is_forgetting |= bool(is_forgetting)
         return found
