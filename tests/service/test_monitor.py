@@ -16,7 +16,7 @@ from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, prune, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
-from calibeat.service.watch import CLASS, RAW, Watch, part_count
+from calibeat.service.watch import CLASS, OURS, RAW, Watch, alarms_of, part_count
 from calibeat.service.webhook import _not_to_be_sent, message
 
 
@@ -41,6 +41,8 @@ def test_alarms_are_stored_and_told_once(url: str) -> None:
         told = len(heard)
         assert told >= 1 and heard[0].stream == "wrong" and heard[0].what and heard[0].page
         assert service.engine.counters.alarms == told
+        state = service.engine._streams["wrong"]
+        assert state.alarms == alarms_of(state.monitor) >= sum(alarm.part == OURS for alarm in heard) > 0
         service.ask(("other", "x", 0.5))
         assert len(heard) == told
     reader = open_reader(url)
@@ -144,6 +146,8 @@ def test_the_raw_score_has_a_monitor_of_its_own_that_pages_nobody(url: str) -> N
         with closing(open_reader(url)) as reader:
             found = reader.alarms()
         raw = [alarm for alarm in found if alarm.part == RAW]
+        state = service.engine._streams["wrong"]
+        assert state.alarms == alarms_of(state.monitor) == sum(alarm.part == OURS for alarm in found) == 0
         assert raw and {alarm.what.partition(" from")[0] for alarm in raw} <= {"raw score too low"}
         assert not any(alarm.page for alarm in raw)
         assert "wrong: raw score too low" in sentence(raw[:1], None, None)

@@ -244,7 +244,7 @@ def is_quiet(monitor: bytes | None, part: int = 0) -> bool:
     One that is not watched has none. One that was reset has raised no alarm.
     """
     width = Settings(1e6).width + 1  # behind a row is a whole number
-    row = np.frombuffer(monitor or b"")[part * width : (part + 1) * width]
+    row = np.frombuffer(monitor or b"")[part * width : (part + 1) * width][:-1]
     if not len(row):
         return True
     return bool(row[ALARMS] == 0.0 or row[N] - row[ALARM_AT] > QUIET)

@@ -54,7 +54,7 @@ def part_count(numbers: int) -> int:
 
 def alarms_of(state: bytes | None) -> int:
     """How many alarms the monitors of a stream have raised, without those of the raw score."""
-    counts = np.frombuffer(state or b"").reshape(-1, _WIDTH)[:, ALARMS]
+    counts = np.frombuffer(state or b"").reshape(-1, _WIDTH)[:, :-1][:, ALARMS]  # behind a row is a whole number
     return int(counts[:RAW].sum() + counts[CLASS:].sum())
 
 
