@@ -31,6 +31,7 @@ COPIES = 9
 APART = 10_000_000  # between the numbers of an event and of its copy
 GOAL = 1.0  # seconds
 REPEATS = 5
+ALARMED = 500  # streams with an open alarm
 STREAMS, QUICK_STREAMS = 200_000, 10_000
 PAGE = 100
 OPENED = "return performance.getEntriesByName('ready')[0].startTime / 1000"
@@ -79,8 +80,8 @@ def _copy(store: Path, days: int) -> None:
         more = {"seconds": 86_400.0 * days * copy, "hours": 24 * days * copy, "apart": APART * copy, "copy": f"-{copy}"}
         database.execute(
             "INSERT INTO event SELECT stream, nth + :apart, id || :copy, seq + :apart, time - :seconds, score, "
-            "forecast, NULL, status, outcome, outcome_seq + :apart, outcome_time - :seconds FROM event "
-            "WHERE nth < :limit AND status = 2",
+            "forecast, NULL, status, outcome, outcome_seq + :apart, outcome_time - :seconds, NULL, NULL, NULL "
+            "FROM event WHERE nth < :limit AND status = 2",
             {"limit": APART, **{name: more[name] for name in ("apart", "copy", "seconds")}},
         )
         # Hours overlap at the ends of a copy by what was late; the first one there stays.
@@ -141,6 +142,9 @@ def lists(*, quick: bool) -> None:
         for order in PAGE_ORDERS:
             first, later = (_cpu(lambda: overview(reader, now, order, page=at)) for at in (1, page))  # noqa: B023
             rows.append([f"the dashboard by {order}", f"{first} {later}", ""])
+        for state in ("silent", "learning"):
+            asked_for = (_cpu(lambda: overview(reader, now, "recent", page=at, state=state)) for at in (1, page))  # noqa: B023
+            rows.append([f"the dashboard, only {state}, by recent", " ".join(asked_for), ""])
         found = _cpu(lambda: reader.streams(None, PAGE, "events", middle))
         rows.append(["/v1/streams, a search with one match", found, ""])
         reader.close()
@@ -157,6 +161,11 @@ def _many_streams(store: Path, count: int) -> None:
         here = range(first, first + 10_000)
         engine.process([(None, [ForecastEvent(f"s{i}", f"e{i}", i * 0.618 % 1.0) for i in here])])
         engine.process([(None, [OutcomeEvent(f"s{i}", f"e{i}", i // 3 % 2) for i in here if i % 3])])
+    with_alarm = (
+        "INSERT INTO alarm (stream, time, at, since, what, page, part) VALUES (?, ?, 1, ?, 'no forecasts', 1, -1)"
+    )
+    now = time.time()
+    engine.store.connection.run_many(with_alarm, [(number, now, now) for number in range(1, count, count // ALARMED)])
     engine.store.close()
     with owned(str(store)):
         pass

@@ -93,6 +93,16 @@ def test_the_reader_chooses_the_rank(page, url):
         assert page.current_url.endswith(f"#/?order={order}")
 
 
+def test_a_click_on_a_heading_ranks_by_its_column(page, url):
+    for column, order in ((8, "recent"), (7, "events"), (6, "pending"), (5, "error"), (1, "name")):
+        click(page, f"#streams thead th:nth-child({column}) .sort")
+        wait_until(lambda order=order: rows(page) == [row["name"] for row in overview(url, order=order)["rows"]])
+        sorted_by = [th.get_attribute("aria-sort") for th in every(page, "#streams thead th")]
+        assert sorted_by.count(None) == 7 and sorted_by[column - 1] == (
+            "ascending" if order == "name" else "descending"
+        )
+
+
 def test_streams_are_found_by_a_part_of_the_name(page):
     one(page, "#search").send_keys("QUI")
     wait_until(lambda: rows(page) == ["quito"])
@@ -202,6 +212,9 @@ def test_an_unknown_stream_leads_to_the_list(chrome, url):
     open_dashboard(chrome, f"{url}/#/stream/nobody")
     wait_until(lambda: one(chrome, "#list").is_displayed())
     assert text_of(chrome, "#announce") == "There is no such stream."
+    assert one(chrome, "#list-problem").text == "There is no stream “nobody”. Here are all streams."
+    click(chrome, "#streams thead th:nth-child(7) .sort")
+    wait_until(lambda: not one(chrome, "#list-problem").is_displayed())
     browser.complaints(chrome)  # the console names the 404
 
 
@@ -235,7 +248,7 @@ def test_a_stream_is_refreshed_in_place(quito, url):
     canvas, period = one(quito, "#overtime canvas"), text_of(quito, "#curves output").split(":")[0]
     quito.execute_script(WATCH)
     lead = text_of(quito, "#stream .lead")
-    events = [{"stream": "quito", "id": f"more-{i}", "score": 0.3} for i in range(50)]
+    events = [{"stream": "quito", "id": f"more-{i}", "score": i * 37 % 100 / 100} for i in range(50)]  # no alarm
     httpx.post(f"{url}/v1/forecasts", json={"events": events}).raise_for_status()
     outcomes = [{"stream": "quito", "id": f"more-{i}", "outcome": 1} for i in range(50)]
     httpx.post(f"{url}/v1/outcomes", json={"events": outcomes}).raise_for_status()

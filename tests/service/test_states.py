@@ -15,7 +15,7 @@ from services import DAY, START, Desk, desk, has_scan, plans_of
 from calibeat.service.alarms import LOOK_FIRST
 from calibeat.service.engine import EngineSettings
 from calibeat.service.events import CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
-from calibeat.service.routes import in_words
+from calibeat.service.routes import look_in_words
 from calibeat.service.states import BASES, NEED_A_PERSON, NOTES, STATES
 from calibeat.service.store import Reader, open_reader, queries
 from calibeat.service.store.queries import Look, overview, view
@@ -149,6 +149,8 @@ def test_states_are_counted(reader: Reader) -> None:
 def test_a_count_has_an_end(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queries, "MOST_COUNTED", 2)
     assert overview(reader, START).states["frozen"] == 2
+    monkeypatch.setattr(queries, "MOST_COUNTED", 1)
+    assert overview(reader, START, state="frozen").found == 1 and len(reader.streams(state="frozen")) == 2
 
 
 @pytest.mark.parametrize("rare", [0, 1_000], ids=["in order", "sorted"])
@@ -223,7 +225,7 @@ def test_nothing_is_first_where_nothing_is_wrong(url: str) -> None:
     with desk(url, monitor=1e5) as service:
         feed(service, "paris", 120)
     with closing(open_reader(url)) as reader:
-        assert overview(reader, START).first is None and in_words(None) is None
+        assert overview(reader, START).first is None and look_in_words(None) is None
 
 
 @pytest.mark.parametrize(
@@ -241,8 +243,21 @@ def test_nothing_is_first_where_nothing_is_wrong(url: str) -> None:
     ],
 )
 def test_it_says_what_happened_and_what_to_do(state: str, what: str | None, text: str, do: str) -> None:
-    told = in_words(Look("paris", state, what, START))
+    told = look_in_words(Look("paris", state, what, START))
     assert told is not None and told.text == text and told.do.startswith(do)
+
+
+def test_a_segment_or_a_class_is_named(url: str) -> None:
+    for part, detail, words in ((-2, "country = pl", " in country = pl"), (3, "cat", " of cat"), (-1, "lower", "")):
+        with desk(url, monitor=1e5) as service:
+            feed(service, f"paris{part}", 120)
+            alarm(service, f"paris{part}", "too low")
+            service.engine.store.connection.run("UPDATE alarm SET part = ?, detail = ?", (part, detail))
+        with closing(open_reader(url)) as reader:
+            found = view(reader, START, f"paris{part}")
+            first = overview(reader, START).first
+        assert found is not None and found.first is not None and found.first.where == words and first is not None
+        assert look_in_words(found.first).text == f"forecasts too low{words}"  # type: ignore[union-attr]
 
 
 def test_somebody_who_looks_after_it_is_shown(url: str) -> None:

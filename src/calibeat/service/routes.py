@@ -260,16 +260,18 @@ def _page(request: Request, found: Asset) -> Response:
     return Response(found.body, headers=headers, media_type=found.media_type)
 
 
-def in_words(look: Look | None) -> Look | None:
+def look_in_words(look: Look | None) -> Look | None:
     """What has happened, and what to do about it. Without an alarm, outcomes were missed in plain sight.
 
-    >>> in_words(Look("paris", "drifting", "too high from 0.2 to 0.4", None)).do
+    >>> look_in_words(Look("paris", "drifting", "too high from 0.2 to 0.4", None)).do
     'events of that region since then'
     """
     if look is None:
         return None
     what = look.what or NEVER
-    text, do = next((words for kind, words in WORDS.items() if what.startswith(kind)), (f"forecasts {what}", ""))
+    text, do = next(
+        (words for kind, words in WORDS.items() if what.startswith(kind)), (f"forecasts {what}{look.where}", "")
+    )
     do = do or next((words for kind, words in LOOK_FIRST.items() if what.startswith(kind)), "its events since then")
     return replace(look, text=text, do=do)
 
@@ -452,7 +454,7 @@ class Routes:
         may_write = asked.pop("may_write")
         found = await self.reads.ask(lambda reader: overview(reader, time.time(), **asked))
         needs_token = not self.service.tokens.is_open
-        return replace(found, first=in_words(found.first), needs_token=needs_token, may_write=may_write)
+        return replace(found, first=look_in_words(found.first), needs_token=needs_token, may_write=may_write)
 
     async def view(self, asked: dict[str, Any]) -> Any:
         """The dashboard's screen of a stream."""
@@ -463,7 +465,7 @@ class Routes:
         found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
         if found is None:
             _raise_unknown(name)
-        return replace(found, first=in_words(found.first), may_write=asked["may_write"])
+        return replace(found, first=look_in_words(found.first), may_write=asked["may_write"])
 
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""

@@ -1,18 +1,19 @@
 // Alarms: what, where, since when; open or over; and the buttons of those who look after them.
 const MUTE_HOURS = 12;
-const NOTICED = -1; // what was noticed without outcomes; others are monitors, which count outcomes
+const SEGMENT_PART = -2, NOTICED = -1; // a segment that is wrong; what was noticed without outcomes; others are monitors, which count outcomes
 
 // The monitor counts outcomes; the time of that forecast is easier to use, where it is known.
 function alarmItem(alarm, withStream) {
   const region = /^(.*) from ([\d.e+-]+) to ([\d.e+-]+)$/.exec(alarm.what), isOpen = alarm.ended === null;
   const where = region ? ` where they are from ${region[2]} to ${region[3]}` : "";
   const calibration = alarm.part !== NOTICED, ours = calibration && !alarm.what.startsWith("raw score");
-  const since = known(alarm.since_time) ? `since about ${stamp(alarm.since_time)}` : calibration ? `since about outcome ${count(alarm.since)}` : "";
+  const inSegment = alarm.part === SEGMENT_PART; // known since when it was found, and no more
+  const since = inSegment ? "" : known(alarm.since_time) ? `since about ${stamp(alarm.since_time)}` : calibration ? `since about outcome ${count(alarm.since)}` : "";
   const notes = [since, `raised ${stamp(alarm.time)}${calibration ? `, at outcome ${count(alarm.at)}` : ""}`, isOpen ? "" : `over since ${stamp(alarm.ended)}`,
     alarm.page ? "" : "same episode as the one before", alarm.acknowledged === null ? "" : `acknowledged${alarm.acknowledged_by ? ` by ${alarm.acknowledged_by}` : ""}`];
   return element("li", { class: `${alarm.page ? "page" : "repeat"} ${isOpen ? "open" : "over"}` },
     element("p", { class: "what" }, element("span", { class: "state", "data-kind": isOpen ? "alert" : "calm" }, isOpen ? "open" : "over"), " ",
-      ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `${ours ? "forecasts " : ""}${region ? region[1] : alarm.what}`), where, alarm.detail ? (calibration ? ` of ${alarm.detail}` : ` (${alarm.detail})`) : ""),
+      ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `${ours ? "forecasts " : ""}${region ? region[1] : alarm.what}`), where, alarm.detail ? (calibration ? ` ${inSegment ? "in" : "of"} ${alarm.detail}` : ` (${alarm.detail})`) : ""),
     element("p", { class: "small" }, notes.filter(Boolean).join(" · ")));
 }
 

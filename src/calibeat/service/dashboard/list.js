@@ -14,6 +14,7 @@ const RANK_WORDS = {
 };
 // Names of the columns, and what they are called where each row is a card.
 const COLUMNS = ["Stream", "State", "Last 4 weeks", "Log-loss", "Calibration error, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
+const COLUMN_RANKS = ["name", "attention", null, null, "error", "pending", "events", "recent"]; // by which a click on its heading ranks
 const CARDS = ["State", "Last 4 weeks", "Log-loss", "Error", "Pending", "Forecasts", "Last forecast"];
 const MOST_COUNTED = 20000; // streams of a state that the service counts
 const ALERTS = Object.keys(STATES).filter(state => STATES[state][0] === "alert");
@@ -27,6 +28,7 @@ function makeList(choose) {
   // ---- made once ----
   const figures = makeFigures(["forecasts", "pending", "calibration error, raw → calibrated", "alarms in 7 days"]);
   const title = element("h1", {}, "Streams");
+  const problem = element("p", { class: "problem", id: "list-problem", hidden: true });
   const look = makeLook("look-first"), filters = makeFilters(chosen => go({ state: chosen, page: 1 }));
   const alarms = element("ul", { class: "alarms" });
   const watched = element("section", { class: "inner", "aria-labelledby": "alarms-title" }, element("h2", { id: "alarms-title" }, "Latest alarms"), alarms);
@@ -34,8 +36,10 @@ function makeList(choose) {
   const ranks = choice("Rank by", RANKS, state.order, order => go({ order, page: 1 }));
   const words = element("p", { class: "small", id: "rank-words" });
   const body = element("tbody", { role: "rowgroup" });
+  const headings = COLUMNS.map((name, i) => element("th", { scope: "col", role: "columnheader" }, COLUMN_RANKS[i] ?
+    element("button", { type: "button", class: "sort", on: { click: () => go({ order: COLUMN_RANKS[i], page: 1 }) } }, name) : name));
   const table = element("table", { id: "streams", class: "streams", role: "table", "aria-label": "Streams", "aria-describedby": "rank-words" },
-    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...COLUMNS.map(name => element("th", { scope: "col", role: "columnheader" }, name)))), body);
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...headings)), body);
   const status = element("span", { class: "small", role: "status", id: "list-status" });
   const back = element("button", { type: "button", on: { click: () => go({ page: data.page - 1 }) } }, "Previous");
   const on = element("button", { type: "button", on: { click: () => go({ page: data.page + 1 }) } }, "Next");
@@ -47,7 +51,7 @@ function makeList(choose) {
   streams.append(reading);
   const full = element("div", {}, look.host, figures.list, streams, watched);
   const empty = makeEmpty();
-  host.append(title, full, empty);
+  host.append(title, problem, full, empty);
 
   let typing;
   search.addEventListener("input", () => {
@@ -59,7 +63,14 @@ function makeList(choose) {
     clearTimeout(typing);
     Object.assign(state, { search: search.value.trim() }, change); // also what was typed just now
     rows.clear();
+    say("");
     choose(path());
+  }
+
+  // Why this screen is here and not the one that was asked for.
+  function say(text) {
+    write(problem, text);
+    problem.hidden = !text;
   }
 
   // The address keeps what was chosen, so that it can be shared and found again.
@@ -81,6 +92,10 @@ function makeList(choose) {
     state.page = Math.max(1, Math.min(1e6, Math.floor(Number(asked.get("page"))) || 1));
     if (document.activeElement !== search) search.value = state.search;
     for (const input of ranks.querySelectorAll("input")) input.checked = input.value === state.order;
+    headings.forEach((heading, i) => {
+      if (COLUMN_RANKS[i] === state.order) heading.setAttribute("aria-sort", state.order === "name" ? "ascending" : "descending");
+      else heading.removeAttribute("aria-sort");
+    });
     const question = new URLSearchParams({ order: state.order, page: state.page });
     if (state.search) question.set("search", state.search);
     if (state.state) question.set("state", state.state);
@@ -165,7 +180,7 @@ function makeList(choose) {
     write(words, RANK_WORDS[state.order]);
     fillRows();
     const first = (data.page - 1) * 25;
-    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${counted(data.found, "stream")}` : "0 streams");
+    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${state.state && data.found >= MOST_COUNTED ? "at least " : ""}${counted(data.found, "stream")}` : "0 streams");
     back.disabled = data.page <= 1;
     on.disabled = data.page >= data.pages;
     pager.hidden = data.pages < 2 && !state.search && !state.state;
@@ -173,6 +188,7 @@ function makeList(choose) {
 
   return {
     take,
+    say,
     show: answer => { data = answer; draw(); },
     same: () => { if (data) draw(); },
     about: () => data,

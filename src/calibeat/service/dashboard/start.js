@@ -22,6 +22,7 @@ const poller = makePoller({
   refused: () => { showLogin(); ready(); },
   missing: () => {
     announce("There is no such stream.");
+    list.say(`There is no stream “${cameFrom}”. Here are all streams.`);
     history.replaceState(null, "", "#/");
     route();
   },
@@ -49,6 +50,7 @@ function route() {
   try { name = found ? decodeURIComponent(found[1]) : null; } catch { name = null; }
   const was = current?.id;
   if (name) {
+    list.say("");
     if (was === "list") listScroll = scrollY;
     cameFrom = name;
     current = { id: "stream", screen: stream };

@@ -45,7 +45,7 @@ from calibeat.service.states import (
     severity_sql,
     state_of,
 )
-from calibeat.service.watch import NOTICED
+from calibeat.service.watch import NOTICED, SEGMENT
 
 from .types import (
     ASSUMED,
@@ -998,17 +998,19 @@ def state_counts(reader: Reader, is_monitored: bool) -> dict[str, int]:
 
 def in_state(state: str, count: int, *, is_monitored: bool) -> tuple[str, str]:
     """Where streams of a state are listed from, as rows `r`; and the condition that they are in it."""
-    streams, conditions = list[str](), list[str]()
+    streams, conditions, is_rare = list[str](), list[str](), count <= RARE
+    # In the order asked for, the index over states must not be used, which SQLite would rather do and then sort.
+    column = "r.state" if is_rare else "r.state || ''"
     for base in BASES:
         if state_of(base, None, is_monitored=is_monitored) == state:
             streams.append(f"SELECT stream FROM ranking WHERE state = '{base}'")  # noqa: S608 - our own words
-            conditions.append(f"r.state = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
+            conditions.append(f"{column} = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
     if state in NOTES:
         noted = f"SELECT q.stream FROM {_NOTED} q WHERE q.severity = {NOTES.index(state) + 1}"  # noqa: S608
         streams.append(noted)
         conditions.append(f"r.stream IN ({noted}) AND NOT {_IN_A_MODE}")
     where = " OR ".join(f"({condition})" for condition in conditions) or "1 = 0"  # nobody is in it now
-    if not streams or count > RARE:
+    if not streams or not is_rare:
         return "ranking r", f"({where})"
     # A cross join keeps SQLite from walking through all streams in the order asked for.
     return f"({' UNION '.join(streams)}) q CROSS JOIN ranking r", f"r.stream = q.stream AND ({where})"
@@ -1057,6 +1059,7 @@ class Look:
     state: str
     what: str | None
     since: float | None
+    where: str = ""  # the segment or the class, if it is about one
     text: str = ""
     do: str = ""
 
@@ -1078,7 +1081,7 @@ class Overview:
     alarms: list[AlarmRow]
     states: dict[str, int]  # streams in each state, up to `MOST_COUNTED`
     first: Look | None  # the stream that needs a person most
-    found: int  # streams that the search matches
+    found: int  # streams that the search and the state match; those of a state alone up to `MOST_COUNTED`
     page: int
     pages: int
     rows: list[StreamRow]
@@ -1102,7 +1105,7 @@ def overview(
         source, within = in_state(state, counts[state], is_monitored=is_monitored)
         where = f"{where} AND {within}"
         found = counts[state]
-    if search or (state is not None and found >= MOST_COUNTED):
+    if search:
         found = int(reader.select(f"SELECT count(*) FROM {source} WHERE {where}", arguments)[0][0])  # noqa: S608
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
@@ -1178,7 +1181,16 @@ def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_monitore
         return None
     rows = _page(reader, "attention", "ranking r", "1 = 1", (), now, 0, 1)
     (row,) = _stream_rows(reader, rows, now, is_monitored=is_monitored)
-    return Look(row.name, row.state, row.what, row.since)
+    return _look(row.name, row.state, row.since, _open_alarms(reader, [rows[0][-2]])[row.name])
+
+
+def _look(name: str, state: str, since: float | None, alarms: list[AlarmRow]) -> Look:
+    """What to look at first in a stream with some open alarms, the worst first."""
+    if not alarms:
+        return Look(name, state, None, since)
+    detail, part = alarms[0].detail, alarms[0].part
+    where = "" if detail is None or part == NOTICED else f" {'in' if part == SEGMENT else 'of'} {detail}"
+    return Look(name, state, alarms[0].what, since, where)
 
 
 def alarm_rows(
@@ -1395,7 +1407,7 @@ def _look_at(reader: Reader, number: int, info: StreamInfo) -> Look | None:
     if not alarms and info.state not in NEED_A_PERSON:
         return None
     since = _since(alarms[0] if alarms else None, info.state, vars(info))
-    return Look(info.name, info.state, alarms[0].what if alarms else None, since)
+    return _look(info.name, info.state, since, alarms)
 
 
 def _series(reader: Reader, number: int, start: int, end: int) -> Series:
