@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark import served
 from benchmarks.table import show
-from calibeat import Bank, CalibeatError
+from calibeat import Bank, CalibeatError, MultiBank
 from calibeat import spark as on_spark
 from calibeat.core.stats import LAST
 from calibeat.spark.session import SETTINGS
@@ -79,7 +79,8 @@ class _Calls:
         """By name."""
         return [
             ("calibrate", self.calibrate),
-            ("calibrate, path=", self.to_path),
+            ("calibrate, path=, open", self.to_path),
+            ("calibrate, classes=", self.classes),
             ("calibrate, state=", self.resume),
             ("to_bank, from_bank", self.banks),
             ("bad_rows", self.bad_rows),
@@ -98,9 +99,18 @@ class _Calls:
         return np.array_equal(self._forecasts(on_spark.calibrate(self.frame, **COLUMNS)), self.wanted)
 
     def to_path(self) -> bool:
-        result = on_spark.calibrate(self.frame, **COLUMNS, path=self.folder / "out")
+        on_spark.calibrate(self.frame, **COLUMNS, path=self.folder / "run")
+        result = on_spark.open(self.folder / "run", self.spark)
         same = np.array_equal(self._rows(on_spark.to_bank(result.state)), self._rows(self.bank))
         return same and np.array_equal(self._forecasts(result), self.wanted)
+
+    def classes(self) -> bool:
+        scores, names = np.stack([0.7 - 0.7 * self.score, np.full(N, 0.3), 0.7 * self.score], axis=1), ["a", "b", "c"]
+        wanted = MultiBank(names).run(self.key, scores, np.array(names)[2 * self.outcome])
+        parts = "array(0.7 - 0.7 * score, double(0.3), 0.7 * score) score", "if(outcome = 1, 'c', 'a') outcome"
+        frame = self.frame.selectExpr("number", "key", *parts)
+        found = on_spark.calibrate(frame, **{**COLUMNS, "method": "multi"}, classes=names)
+        return np.array_equal(np.stack(self._forecasts(found)), wanted)
 
     def resume(self) -> bool:
         half, bank = N // 2, Bank("tops")
