@@ -114,7 +114,7 @@ def test_a_damaged_monitor_is_noticed(url: str) -> None:
         _put_monitor(service, bytes(damaged))
     assert replay_check(url).differences == ["stream 's0': the monitor differs"]
     damaged[8:16] = np.float64(0.5).tobytes()
-    for bad, problem in ((bytes(damaged), "phi of at least 1"), (b"short", "monitor states must be 2256 bytes each")):
+    for bad, problem in ((bytes(damaged), "phi of at least 1"), (b"short", "monitor states must be 2288 bytes each")):
         with desk(url, monitor=1000.0) as service:
             _put_monitor(service, bad)
             with pytest.raises(InvalidInput, match=problem):
