@@ -55,6 +55,7 @@ TABLES = {
     "sklearn-classes": "sklearn_fit:many_classes",
     "monitor": "monitor:monitor",
     "notice": "notice:notice",
+    "notice-service": "notice:in_service",
     "dashboard": "dashboard:opening",
     "lists": "dashboard:lists",
     "kill": "kill:kill",

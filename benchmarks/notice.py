@@ -6,7 +6,9 @@ last arrival to the deadline. Shift: false alarms at arl 10,000, and how soon a 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +64,42 @@ def _one_by_one(scores: list[float], noticed: bool) -> None:
     cal = Calibrator(notice=Notice()) if noticed else Calibrator()
     for score in scores:
         cal.update(cal.predict(score), 1)
+
+
+# ---- in the service ------------------------------------------------------------------------------------------------
+
+
+def in_service(*, quick: bool) -> None:
+    """What a notice adds to an event in the engine of the service: `python -m benchmarks notice-service`."""
+    lines, repeats = list[list[str]](), 3 if quick else 5
+    for size, n in ((1, 1_500), (30, 9_000), (1_000, 40_000)):
+        spent = {notice: list[float]() for notice in (False, True)}
+        for turn in range(repeats):
+            for noticed in (False, True) if turn % 2 else (True, False):
+                spent[noticed].append(_serve(noticed, size, n))
+        without, with_it = (float(np.median(spent[noticed])) / n / 2 * 1e6 for noticed in (False, True))
+        lines.append([f"{size:,}", f"{without:.1f}", f"{with_it:.1f}", f"{100.0 * (with_it / without - 1.0):.0f} %"])
+    notes = ["us of CPU a forecast or an outcome, 20 streams, AUTO, SQLite, without HTTP; the median of the turns."]
+    table.show("a notice in the service", ["events in a group", "without", "with", "more"], lines, notes)
+
+
+def _serve(noticed: bool, size: int, n: int) -> float:
+    """CPU seconds for n forecasts and their outcomes in groups of a size."""
+    from calibeat.service.engine import Engine, EngineSettings
+    from calibeat.service.events import ForecastEvent, OutcomeEvent
+
+    scores = np.random.default_rng(0).random(n).tolist()
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine.open(f"{folder}/calibeat.db", EngineSettings(method="auto", notice=noticed))
+        engine.listen()
+        begun = process_time()
+        for first in range(0, n, size):
+            ids = range(first, min(n, first + size))
+            engine.process([(i, [ForecastEvent(f"s{i % 20}", f"e{i}", scores[i])]) for i in ids])
+            engine.process([(i, [OutcomeEvent(f"s{i % 20}", f"e{i}", 1)]) for i in ids])
+        spent = process_time() - begun
+        engine.store.close()
+    return spent
 
 
 # ---- silence -------------------------------------------------------------------------------------------------------

@@ -17,11 +17,11 @@ from services import DAY, START, Desk, desk, stream_of, whole
 from calibeat import InvalidInput, Notice
 from calibeat.cli.main import main
 from calibeat.monitor.notices import FORECASTS, OUTCOMES, WIDTH
-from calibeat.monitor.silence import DEADLINE, FROM
+from calibeat.monitor.silence import DEADLINE, FROM, OPEN
 from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
-from calibeat.service.notices import Arrivals, Deadlines, Listener, NoticeSettings, due_at
+from calibeat.service.notices import WORDS, Arrivals, Deadlines, Listener, NoticeSettings, due_at, is_over
 from calibeat.service.store import open_connection, open_reader
 
 HOUR = 3600.0
@@ -434,3 +434,24 @@ def test_the_time_in_which_the_database_was_away_is_no_silence(server: Any) -> N
         service.engine._next_list = 0.0
         service.engine._beat()  # which also sees what others have done
         assert service.engine._deadlines.first == float("inf")
+
+
+def test_what_is_done_between_groups(url: str) -> None:
+    with desk(url) as service:
+        service.engine.listen()
+        live(service, 1, "paris")
+        service.now += 1000.0
+        service.engine._next_beat = service.engine._next_look = -float("inf")
+        service.engine._keep_house(is_idle=True)
+        with closing(open_connection(url)) as connection:
+            assert float(dict(connection.all("SELECT name, value FROM meta"))["alive"]) == service.now
+        # A stream of this name that is another one, as after a deletion by another process.
+        assert list(service.engine._still_overdue({-5: "paris"}, service.now)) == []
+
+
+def test_an_alarm_is_over_by_the_row_of_its_stream() -> None:
+    fresh = NoticeSettings().initial_row().tobytes()
+    assert all(is_over(what, None) and is_over(what, fresh) for what in WORDS)
+    row = np.frombuffer(fresh).copy()
+    row[FORECASTS + OPEN] = 1.0
+    assert not is_over("no forecasts", row.tobytes()) and is_over("no outcomes", row.tobytes())

@@ -28,6 +28,7 @@ from .store import Reader, open_reader, outages, sqlite_path, without_password
 from .store.queries import Token
 from .store.types import AlarmInfo
 from .tokens import Refresher, TokenBook
+from .watch import NOTICED
 from .webhook import Webhook, WebhookFormat, read_secret
 from .wire import DEFAULT_LIMITS
 
@@ -192,7 +193,8 @@ class Startup:
 def _log_alarms(alarms: Sequence[AlarmInfo]) -> None:
     for alarm in alarms:
         kind = "page" if alarm.page else "alarm"
-        log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.stream), alarm.at)
+        where = "" if alarm.part == NOTICED else f", at outcome {alarm.at}"
+        log.warning("%s: %s in stream %s%s", kind, alarm.what, visible(alarm.stream), where)
 
 
 def token_book(options: ServeOptions, stored: StoredTokens) -> TokenBook:
