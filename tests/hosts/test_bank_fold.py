@@ -367,3 +367,21 @@ def test_one_operation_alone_is_one_of_many(method: str, monitored: bool) -> Non
 
 def update(bank: Bank, key: str, receipt: bytes) -> None:
     bank.update(key, Forecast.from_bytes(receipt), 1)
+
+
+def test_lists_of_any_numbers_and_any_sequence_of_receipts_are_read_alike() -> None:
+    keys, scores, outcomes = ["oslo", "rome", "oslo"], [0.5, 1, 0.25], [nan] * 3
+    plain, other = Bank("auto"), Bank("auto")
+    made = plain.fold(keys, scores, outcomes)
+    assert made.forecasts.tolist() == other.fold(keys, np.array(scores), np.array(outcomes)).forecasts.tolist()
+    typed = [np.float64(score) for score in scores]
+    assert made.forecasts.tolist() == Bank("auto").fold(keys, typed, outcomes).forecasts.tolist()
+    asked = [nan] * 3
+    receipts = made.receipts.tolist()
+    with pytest.raises(InvalidInput, match=r"receipt must be .* bytes, got .* - at receipt 2"):
+        plain.fold(keys, asked, [1, 0, 1], [*receipts[:2], receipts[2][:-1]])
+    with pytest.raises(InvalidInput, match="at row 1"):
+        plain.fold(keys, asked, [1, "0", 1], receipts)
+    plain.fold(keys[:2], asked[:2], [True, 0], tuple(receipts[:2]))
+    plain.fold(keys[2:], asked[2:], [1.0], [bytearray(receipts[2])])
+    assert plain["oslo"].outcomes == 2 and plain["rome"].outcomes == 1
