@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat import InvalidInput, late
+from calibeat import Bank, Calibrator, InvalidInput, late
 from calibeat._util.times import check_age, duration_named
 
 
@@ -51,7 +51,10 @@ def test_no_outcome_is_learnt_before_its_own_forecast() -> None:
         ({"mature": timedelta(-1)}, "mature must be a time from 0 to 1,000 years, got"),
         ({"mature": "9999999d"}, "mature must be 1,000 years at most"),
         ({"mature": "7d"}, "mature must be a number of events where there are no times, got a time; give times="),
-        ({"times": [1, 2, 3]}, "times must come with mature, which they are for, got times alone"),
+        (
+            {"times": [1, 2, 3]},
+            "times must come with mature or outcome_times, which they are for, got times without them",
+        ),
         ({"mature": "1h", "times": [1, 2]}, "arrays must have the same length, got scores 3, times 2"),
         ({"mature": "1h", "times": [1, 3, 2]}, "time must not go back, .* - at row 2"),
         (
@@ -119,3 +122,65 @@ def test_corrected_forecasts_are_calibrated_again() -> None:
     assert late.corrected([0.9], 0.5).tolist() == [1.0]
     with pytest.raises(InvalidInput, match=r"share must be in \[1e-06, 1\], got 0"):
         late.corrected([0.9], 0)
+
+
+# ---- when outcomes are known, as times -------------------------------------------------------------------------------
+
+RANDOM = np.random.default_rng(11)
+ISSUED = np.datetime64("2026-01-01", "us") + np.cumsum(RANDOM.integers(0, 90, 400)) * np.timedelta64(1, "s")
+KNOWN = ISSUED + RANDOM.integers(0, 4000, 400) * np.timedelta64(1, "s")
+KNOWN[::13] = np.datetime64("NaT")
+SCORES = RANDOM.random(400)
+OUTCOMES = (RANDOM.random(400) < SCORES).astype(int)
+
+
+def one_by_one(age: np.timedelta64 | int) -> list[float]:
+    """Forecasts as a program in production would have made them."""
+    cal, waiting, forecasts = Calibrator(), list[tuple[Any, int, Any]](), list[float]()
+    for i, (now, score) in enumerate(zip(ISSUED, SCORES, strict=True)):
+        by_events = isinstance(age, int)
+        ripe = [each for each in waiting if each[0] <= now and (not by_events or each[1] + 1 + age <= i)]
+        # What waited for this very forecast, and for nothing else, is learnt with its time.
+        for each in sorted(
+            ripe, key=lambda w: now if by_events and w[1] + 1 + age == i and w[0] <= ISSUED[i - 1] else w[0]
+        ):
+            cal.update(each[2], OUTCOMES[each[1]])
+            waiting.remove(each)
+        made = cal.predict(score)
+        forecasts.append(made.probability if cal.outcomes or not age else score)
+        if not np.isnat(KNOWN[i]):
+            waiting.append((KNOWN[i] if by_events else max(KNOWN[i], now + age), i, made))
+    return forecasts
+
+
+@pytest.mark.parametrize("age", [np.timedelta64(0, "s"), np.timedelta64(1800, "s"), 0, 25])
+def test_outcomes_are_learnt_in_the_order_of_their_times(age: Any) -> None:
+    by_events = isinstance(age, int)
+    mature = {} if not age else {"mature": age if by_events else "30min"}
+    when: dict[str, Any] = {"times": ISSUED, "outcome_times": KNOWN}
+    found = Calibrator().run(SCORES, OUTCOMES, **when, **mature)
+    np.testing.assert_array_equal(found, one_by_one(age))
+    np.testing.assert_array_equal(Bank().run(["k"] * 400, SCORES, OUTCOMES, **when, **mature), found)
+    by_position = Calibrator().run(SCORES, OUTCOMES, due=np.minimum(late.due_of(400, **when, **mature), 400))
+    assert not np.array_equal(by_position, found)  # the order matters
+
+
+def test_what_is_known_never_is_not_learnt_at_the_end_either() -> None:
+    cal = Calibrator()
+    cal.run(SCORES, np.where(np.isnat(KNOWN), 7, OUTCOMES), times=ISSUED, outcome_times=KNOWN, finish=True)
+    assert cal.outcomes == 400 - int(np.isnat(KNOWN).sum())
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"outcome_times": KNOWN}, "outcome_times must come with times, those of the scores, got none"),
+        ({"times": ISSUED, "outcome_times": KNOWN, "due": np.arange(1, 401)}, "due and outcome_times must not come"),
+        ({"times": ISSUED}, "times must come with mature or outcome_times"),
+        ({"times": ISSUED, "outcome_times": KNOWN[1:]}, "got scores 400, outcome_times 399"),
+        ({"times": ISSUED, "outcome_times": ["soon"] * 400}, r"outcome_time must be a date \(ISO 8601\).* - at row 0"),
+    ],
+)
+def test_times_that_do_not_fit_are_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Calibrator().run(SCORES, OUTCOMES, **given)

@@ -10,14 +10,14 @@ stream, and `Arrivals` both for many streams.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_due, check_interval, check_lengths, check_outcomes, check_scores
 from calibeat._util.columns import read_column, to_array
-from calibeat._util.times import OK, Clock, check_age, read_times
+from calibeat._util.times import NEVER, OK, UNREADABLE, Clock, check_age, read_times
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
@@ -25,7 +25,22 @@ from calibeat.errors import InvalidInput
 __all__ = ["corrected", "due_of", "share_known"]
 
 
-def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) -> Ints | None:
+class Schedule(NamedTuple):
+    """When the outcomes of a batch are learnt."""
+
+    due: Ints  # before which event; a position behind the last one is never, or at the end
+    moments: Ints | None = None  # when each is learnt, where times were given: the order of those that are due together
+
+    def in_turn(self, outcomes: Ints) -> Ints:
+        """Some outcomes, those that are due together in their order."""
+        if self.moments is None:
+            return outcomes
+        return outcomes[np.argsort(self.moments[outcomes], kind="stable")]
+
+
+def due_of(
+    length: int, due: Any = None, mature: Any = None, times: Any = None, outcome_times: Any = None
+) -> Ints | None:
     """The position before which each outcome is learnt: when it has arrived and has reached its age.
 
     Parameters
@@ -34,7 +49,8 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     due : when each outcome arrives, as in `Calibrator.run`; if not given, right after its own event.
     mature : the age at which an outcome may be learnt: a number of further forecasts, or a time such as ``"7d"`` or a
         timedelta.
-    times : when each score was issued, in order: needed where the age is a time.
+    times : when each score was issued, in order: needed where the age is a time, and with `outcome_times`.
+    outcome_times : when each outcome is known, instead of `due`; missing where it never is.
 
     Returns None where every outcome is learnt at once.
 
@@ -46,18 +62,61 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     array([3, 4, 5, 6])
     >>> due_of(4, due=[1, 4, 3, 4], mature="1h", times=[0, 1800, 3600, 7200])
     array([2, 4, 3, 4])
+    >>> due_of(4, times=[0, 1800, 3600, 7200], outcome_times=[900, 7000, 3600, None])
+    array([1, 3, 3, 5])
     """
-    if mature is None and times is not None:
-        raise InvalidInput("times must come with mature, which they are for, got times alone")
-    arrivals = None if due is None else check_due(due, length) if length else np.empty(0, dtype=np.int64)
+    found = _planned(length, due, mature, times, outcome_times)
+    return None if found is None else found.due
+
+
+def _planned(length: int, due: Any, mature: Any, times: Any, outcome_times: Any) -> Schedule | None:
+    """When each outcome is learnt; None where all are learnt at once."""
+    if outcome_times is not None:
+        return _planned_by_times(length, due, mature, times, outcome_times)
+    positions = None if due is None else check_due(due, length) if length else np.empty(0, dtype=np.int64)
     if mature is None:
-        return arrivals
+        if times is not None:
+            raise InvalidInput(
+                "times must come with mature or outcome_times, which they are for, got times without them"
+            )
+        return None if positions is None else Schedule(positions)
     age, is_time = check_age("mature", mature)
     ripe = next_forecasts(moments_of(times, length), age=age) if is_time else np.arange(1, length + 1) + age
-    return ripe if arrivals is None else np.maximum(arrivals, ripe)
+    return Schedule(ripe if positions is None else np.maximum(positions, ripe))
 
 
-def moments_of(times: Any, length: int) -> Ints:
+def _planned_by_times(length: int, due: Any, mature: Any, times: Any, outcome_times: Any) -> Schedule:
+    """As `_planned`, where it is known when each outcome is known."""
+    if due is not None:
+        raise InvalidInput("due and outcome_times must not come together, got both")
+    if times is None:
+        raise InvalidInput("outcome_times must come with times, those of the scores, got none; give times=")
+    clock = Clock(how="give times and outcome_times a zone, or neither")
+    issued, known = moments_of(times, length, clock), _known_times(outcome_times, length, clock)
+    age, is_time = (0, True) if mature is None else check_age("mature", mature)
+    never = known == NEVER
+    moments = known = np.where(never, NEVER, np.maximum(known, issued + age)) if is_time else known
+    positions = next_forecasts(issued, known)
+    if not is_time:  # some wait for the forecast that makes them old enough
+        ripe = np.arange(1, length + 1) + age
+        waits = (ripe > positions) & ~never
+        moments = np.where(waits, issued[np.minimum(ripe, length - 1)], known)
+        positions = np.maximum(positions, ripe)
+    return Schedule(np.where(never, length + 1, positions), moments)
+
+
+def _known_times(outcome_times: Any, length: int, clock: Clock) -> Ints:
+    """When each outcome is known, in microseconds since 1970; NEVER where it is missing."""
+    column, zoned = read_column("outcome_times", outcome_times)
+    found = clock.read("outcome_time", read_times(column, zoned=zoned))
+    check_lengths(scores=length, outcome_times=len(found.values))
+    if (found.states == UNREADABLE).any():
+        row = int((found.states == UNREADABLE).argmax())
+        raise InvalidInput(f"outcome_time must be a date (ISO 8601) or a number, got none - at row {row}")
+    return found.values
+
+
+def moments_of(times: Any, length: int, clock: Clock | None = None) -> Ints:
     """When each score was issued, in microseconds since 1970 that never go back.
 
     >>> moments_of(["1970-01-01T00:00:01", "1970-01-01T00:00:02"], 2)
@@ -66,7 +125,7 @@ def moments_of(times: Any, length: int) -> Ints:
     if times is None:
         raise InvalidInput("mature must be a number of events where there are no times, got a time; give times=")
     column, zoned = read_column("times", times)
-    found = Clock().read("time", read_times(column, zoned=zoned))
+    found = (clock or Clock()).read("time", read_times(column, zoned=zoned))
     check_lengths(scores=length, times=len(found.values))
     if (found.states != OK).any():
         row = int((found.states != OK).argmax())
@@ -81,18 +140,23 @@ def moments_of(times: Any, length: int) -> Ints:
 # ---- when each outcome of a batch is learnt ----------------------------------------------------------------------
 
 
-def schedule(length: int, due: Any = None, mature: Any = None, times: Any = None, *, finish: bool) -> Ints | None:
+def schedule(
+    length: int, due: Any = None, mature: Any = None, times: Any = None, outcome_times: Any = None, *, finish: bool
+) -> Schedule | None:
     """As `due_of`, for a batch that ends: what is due at its end or later is learnt at the end, if it is to `finish`.
 
-    If not, it is never learnt. Its position is then `length + 1`.
+    If not, or if it is never known, it is never learnt. Its position is then `length + 1`.
 
-    >>> schedule(4, mature=2, finish=True), schedule(4, mature=2, finish=False)
+    >>> schedule(4, mature=2, finish=True).due, schedule(4, mature=2, finish=False).due
     (array([3, 4, 4, 4]), array([3, 5, 5, 5]))
     """
-    found = due_of(length, due, mature, times)
+    found = _planned(length, due, mature, times, outcome_times)
     if found is None:
         return None
-    return np.minimum(found, length) if finish else np.where(found < length, found, length + 1)
+    comes = finish or found.due < length
+    if found.moments is not None:
+        comes = comes & (found.moments != NEVER)
+    return Schedule(np.where(comes, np.minimum(found.due, length), length + 1), found.moments)
 
 
 def next_forecasts(issued: Ints, arrivals: Ints | None = None, groups: Ints | None = None, *, age: int = 0) -> Ints:
@@ -190,13 +254,15 @@ class Arrivals:
 
     Event i has position i in the batch. Its outcome arrives at position due[i], before the event there. It is learnt
     before the next event of its own key, or at the end of the batch if there is none. Several outcomes that a key
-    learns at the same moment are learnt in the order of their positions. So a key learns just what `Calibrator.run`
-    would learn, had it the key's events alone, with the arrivals counted in the key's own events.
+    learns at the same moment are learnt in the order of their positions, or of their times if they have some. So a key
+    learns just what `Calibrator.run` would learn, had it the key's events alone, with the arrivals counted in the key's
+    own events.
     """
 
-    def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
+    def __init__(self, planned: Schedule, outcomes: Vector, slots: Slots, count: int) -> None:
+        due = planned.due
         n = len(due)
-        learnt = np.flatnonzero((due <= n) & ~np.isnan(outcomes))
+        learnt = planned.in_turn(np.flatnonzero((due <= n) & ~np.isnan(outcomes)))
         self.heads, self.following = arrival_lists(due, learnt, n)
         self.moments = np.full(n, -1)
         wait_for_key(slots, self.heads, self.following, np.full(count, n), self.moments)

@@ -46,9 +46,18 @@ from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.hosts.calibrator import NOTICE, OURS, Calibrator, issue_times, not_here, noticed_score, noticed_scores
+from calibeat.hosts.calibrator import (
+    NOTICE,
+    OURS,
+    Calibrator,
+    for_schedule,
+    issue_times,
+    not_here,
+    noticed_score,
+    noticed_scores,
+)
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
-from calibeat.late import Arrivals, schedule
+from calibeat.late import Arrivals, Schedule, schedule
 from calibeat.monitor.bets import Alarm, RaisedAlarm, Settings
 from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.monitors import Broken, Monitors
@@ -506,6 +515,7 @@ class Bank:
         due: Any = None,
         mature: Any = None,
         times: Any = None,
+        outcome_times: Any = None,
         finish: bool = False,
         threads: int | None = None,
         groups: Any = None,
@@ -526,6 +536,8 @@ class Bank:
             some).
         times : when each score was issued, in order, where `mature` is a time, or where there are notices. To a notice
             an outcome comes when its key learns it; without times the whole batch happens now, by the notice's clock.
+        outcome_times : with `times`, instead of `due`: when each outcome is known; missing where it never is. Several
+            that a key learns at once are learnt in the order of these times.
         finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
 
@@ -552,13 +564,15 @@ class Bank:
         count, probabilities = len(column), self._check_scores(scores)
         n = len(probabilities) // self._numbers
         issued = None if self._store.notices is None else issue_times(times, n)
-        arrivals = schedule(n, due, mature, None if mature is None and issued is not None else times, finish=finish)
-        labels = self._check_outcomes(outcomes, None if arrivals is None else arrivals <= n)
+        planned = schedule(
+            n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
+        )
+        labels = self._check_outcomes(outcomes, None if planned is None else planned.due <= n)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
             self._check_writable("learn")
-            batch = self._store.check(column), probabilities, labels, arrivals, workers
+            batch = self._store.check(column), probabilities, labels, planned, workers
             return self._given_back(scores, self._run(*batch, issued, raw_first=mature is not None))
 
     def predict_many(self, keys: Any, scores: Any, groups: Any = None) -> Any:
@@ -1013,7 +1027,7 @@ class Bank:
         column: KeyColumn,
         scores: Vector,
         outcomes: Vector,
-        due: Ints | None,
+        planned: Schedule | None,
         workers: int,
         issued: Vector | None,
         *,
@@ -1031,12 +1045,12 @@ class Bank:
         with Undo(self) as undo:
             slots = store.open(column)
             count = len(store)
-            arrivals = None if due is None else Arrivals(due, outcomes, slots, count)
+            arrivals = None if planned is None else Arrivals(planned, outcomes, slots, count)
             raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
                 watched = partial(watched_columns, self._numbers, forecasts, outcomes, scores)
-                serve = store.monitors.after(serve, slots, watched, due)
+                serve = store.monitors.after(serve, slots, watched, None if planned is None else planned.due)
             if store.notices is not None and n:
                 times = np.full(n, self._now()) if issued is None else issued
                 heard = slots, times, noticed_scores(self._numbers, scores), outcomes

@@ -348,6 +348,11 @@ def issue_times(times: Any, events: int) -> Vector | None:
     return check_times(moments_of(times, events) / 1e6)
 
 
+def for_schedule(times: Any, issued: Any, mature: Any, outcome_times: Any) -> Any:
+    """The times, where they say when outcomes are learnt. Others are for a notice alone."""
+    return None if issued is not None and mature is None and outcome_times is None else times
+
+
 # ---- the host ------------------------------------------------------------------------------------------------------
 
 
@@ -596,6 +601,7 @@ class Calibrator(Stream):
         due: npt.ArrayLike | None = None,
         mature: Any = None,
         times: Any = None,
+        outcome_times: Any = None,
         finish: bool = False,
     ) -> Vector:
         """Predict and then update, event after event; the same bits as doing so one by one.
@@ -613,6 +619,8 @@ class Calibrator(Stream):
             Until the first outcome is learnt the forecasts are the raw scores. See docs/late-outcomes.md.
         times : when each score was issued, in order, where `mature` is a time, or where there is a notice. To a notice
             an outcome comes when it is learnt; without times the whole batch happens now, by its clock.
+        outcome_times : with `times`, instead of `due`: when each outcome is known; missing where it never is. It is
+            learnt before the first prediction at that time or later, in the order of these times.
         finish : outcomes that are due later are learnt at the end, after the last prediction.
 
         Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
@@ -630,14 +638,16 @@ class Calibrator(Stream):
         probabilities = self._check_scores(scores)
         n = len(probabilities) // self._numbers
         issued = None if self._watch.notice is None else issue_times(times, n)
-        arrivals = schedule(n, due, mature, None if mature is None and issued is not None else times, finish=finish)
-        if arrivals is None:
+        planned = schedule(
+            n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
+        )
+        if planned is None:
             labels, words = self._check_outcomes(outcomes, n), self._check_groups(groups, n)
             return self._given_back(scores, self._run(n, probabilities, labels, words=words, issued=issued))
-        comes = arrivals <= n
+        comes = planned.due <= n
         labels, words = self._check_outcomes(outcomes, n, comes), self._check_groups(groups, n)
-        order = in_order(arrivals, np.flatnonzero(comes), n)
-        late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
+        order = in_order(planned.due, planned.in_turn(np.flatnonzero(comes)), n)
+        late = loops.Late(0, np.empty(n, dtype=np.int64), planned.due, order, int(mature is not None))
         return self._given_back(scores, self._run(n + 1, probabilities, labels, late, words, issued))
 
     def _run(

@@ -22,7 +22,7 @@ SCORES, OUTCOMES, CODES = world(N, 2, 4, seed=2)
 SCORES = 0.02 + 0.9 * SCORES**2
 MISSING = np.where(np.arange(N) % 17 == 3, np.nan, OUTCOMES)
 TIMES = np.datetime64("2024-05-01T00:00:00", "us") + np.arange(N) * np.timedelta64(7, "m")
-KNOWN = TIMES + np.timedelta64(95, "m")
+KNOWN = TIMES + (95e6 * RNG.exponential(30.0, N)).astype("timedelta64[us]")  # many between the same two scores
 NEVER = np.where(np.isnan(MISSING), np.datetime64("NaT"), KNOWN)
 KEYS = np.array(["one", "two", "three"])[RNG.integers(0, 3, N)]
 GROUPS = {"a": CODES[:, 0], "b": CODES[:, 1]}
@@ -111,7 +111,8 @@ def test_outcomes_of_one_age_are_asked_for_in_words_too():
     assert "mature=40)" in code and "known and 40 forecasts old" in code and "40 forecasts old" in note
     assert service.splitlines()[-1].endswith("--method auto --mature 40")
     code, service, note = deployment(contender.maturing("7d"), HowReplayed(outcome_times=True))
-    assert "mature='7d', times=past_times)" in code.replace("\n", "") and "7d old" in note
+    call = code.replace("\n", "").replace("    ", " ")
+    assert "outcome_times=past_outcome_times, mature='7d', times=past_times,)" in call and "7d old" in note
 
 
 def test_a_long_call_has_an_argument_a_line():

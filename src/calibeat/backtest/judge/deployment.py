@@ -52,18 +52,19 @@ class HowReplayed:
         return f"0.5 + 0.5 * np.tanh({score} / 2)" if self.score_kind == "logit" else score
 
     def due(self, outcomes: str) -> list[str]:
-        """Lines that say before which forecast each outcome is learnt; none where all are known at once."""
+        """Lines that say when each outcome is learnt; none where all are known at once, or as their times say."""
         lines = []
-        if self.outcome_times:
-            lines.append("due = np.searchsorted(past_times, past_outcome_times)  # both in NumPy arrays")
-        elif self.delay_microseconds:
+        if self.outcome_times:  # `run` takes the times themselves
+            is_known = "y is not None" if outcomes == "past_labels" else "y == y"
+            pairs = f"zip(past_outcome_times, {outcomes})"
+            return [f"known = [t if {is_known} else None for t, y in {pairs}]"] if self.missing else []
+        if self.delay_microseconds:
             later = f"past_times + np.timedelta64({self.delay_microseconds}, 'us')"
             lines.append(f"due = np.searchsorted(past_times, {later})  # {self.delay} late")
+            lines.append("due = np.maximum(due, np.arange(1, len(due) + 1))  # not before its own event")
         elif self.delay_events or self.missing:
             late = f"{self.delay_events:,} events late" if self.delay_events else "at once"
             lines.append(f"due = np.arange(len(past_scores)) + {1 + self.delay_events}  # {late}")
-        if self.outcome_times or self.delay_microseconds:
-            lines.append("due = np.maximum(due, np.arange(1, len(due) + 1))  # not before its own event")
         if lines and self.missing:
             none = "np.isnan(past_outcomes)" if outcomes == "past_outcomes" else f"[y is None for y in {outcomes}]"
             lines.append(f"due[{none}] = len(due)  # it never came")
@@ -73,11 +74,16 @@ class HowReplayed:
         """Lines that replay the past."""
         lines = self.due(outcomes)
         scores = self.scaled("past_scores") if scale else "past_scores"
-        arguments = [*(["past_keys"] if keyed else []), scores, outcomes, *(["due=due"] if lines else []), *more]
+        arguments = [*(["past_keys"] if keyed else []), scores, outcomes]
+        if self.outcome_times:
+            arguments.append(f"outcome_times={'known' if lines else 'past_outcome_times'}")
+        elif lines:
+            arguments.append("due=due")
+        arguments += more
         mature = age or self.mature
         if mature is not None:
             arguments.append(f"mature={mature!r}")
-        if isinstance(mature, str):
+        if isinstance(mature, str) or self.outcome_times:
             arguments.append("times=past_times")
         call = f"forecasts = {host}.run({', '.join(arguments)})"
         if len(call) > LONGEST_LINE:
