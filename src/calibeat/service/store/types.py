@@ -338,6 +338,7 @@ class Store(Protocol):
 
     def look_for_corrections(self) -> None:
         """Find out whether corrections wait. Where others may write them, they are always looked for."""
+        self.has_corrections = True
 
     def begin(self) -> None:
         """Begin a group."""
