@@ -397,9 +397,6 @@ class PostgresStore(Store):
                 self._pipeline.sync()
         check_written(0 if written is None else written.rowcount, len(rows["stream"]))
 
-    def look_for_corrections(self) -> None:
-        """Nothing to find out: others may write corrections, so they are always looked for."""
-
     def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
         """Run a statement as a group of its own."""
         with _unless_locked():
