@@ -1459,6 +1459,7 @@ class Member(Calibrator):
         due: npt.ArrayLike | None = None,
         mature: Any = None,
         times: Any = None,
+        outcome_times: Any = None,
         finish: bool = False,
         groups: Any = None,
     ) -> Vector:
@@ -1467,7 +1468,8 @@ class Member(Calibrator):
             self._bank._check_writable("learn")
             self._refresh()
             keys = [self._key_of_bank] * (len(self._check_scores(scores)) // self._numbers)
-            return self._bank.run(keys, scores, outcomes, due=due, mature=mature, times=times, finish=finish)
+            when = {"due": due, "mature": mature, "times": times, "outcome_times": outcome_times}
+            return self._bank.run(keys, scores, outcomes, **when, finish=finish)
 
     @property
     def monitor(self) -> Monitor | None:
