@@ -299,7 +299,7 @@ def test_without_notice_nothing_is_heard(url: str) -> None:
         service.tick(DAY)
         found = stream_of(url)
         assert words(url) == [] and found.notice is None and not found.watched
-        assert found.watching == "nothing is watched: the service runs without --notice and --monitor"
+        assert found.watching == "nothing is watched: no event has come while --notice or --monitor was on"
     with desk(url) as service:
         service.now += 20 * DAY
         service.engine.listen()

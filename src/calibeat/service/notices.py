@@ -275,7 +275,7 @@ def watch_over(notice: dict[str, Any] | None, monitor: dict[str, Any] | None, ou
     """Whether anything could be noticed of a stream by now, and what, in words.
 
     >>> watch_over(None, None, 10)
-    (False, 'nothing is watched: the service runs without --notice and --monitor')
+    (False, 'nothing is watched: no event has come while --notice or --monitor was on')
     >>> watch_over(None, {"level": 0.0}, 0)
     (False, 'nothing can be seen yet: no outcome has come')
     >>> watches = {"forecasts": True, "outcomes": False, "the score": True, "the delay of outcomes": False}
@@ -283,7 +283,7 @@ def watch_over(notice: dict[str, Any] | None, monitor: dict[str, Any] | None, ou
     (True, 'watched: calibration, forecasts, the score; not yet: outcomes, the delay of outcomes')
     """
     if notice is None and monitor is None:
-        return False, "nothing is watched: the service runs without --notice and --monitor"
+        return False, "nothing is watched: no event has come while --notice or --monitor was on"
     parts = {} if monitor is None else {"calibration": outcomes > 0}
     parts |= {} if notice is None else notice["watches"]
     seen = [part for part, is_seen in parts.items() if is_seen]
