@@ -30,10 +30,12 @@ from twice import called_twice
 import calibeat
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, Monitor, Tracking
 from calibeat import _compiled as core
+from calibeat.backtest.judge import segments
 from calibeat.core import groups as group_kernels
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.kernel import Past
+from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import ledger, pool, rows
 from calibeat.hosts.groups import Groups
 from calibeat.monitor.notices import Notices
@@ -226,6 +228,16 @@ def banks_of_strings() -> None:
     bank.run(np.array(["ascii", "käse"] * 50), scores[:100], outcomes[:100])
     del bank["def"]
     bank.run(["def"], [0.5], [1])
+    # Tables of files that nobody has checked: every place taken, a slot that is not there, text beyond the end.
+    key, word = np.frombuffer(b"abc", dtype=np.uint8), 5
+    text, full = np.frombuffer(b"abd", dtype=np.uint8), np.zeros(4, dtype=np.int32)
+    for start in (0, 1):
+        marks = np.array([start, (3 << 31) | word])
+        wanted = keys_of_banks.DAMAGED if start else -1
+        assert keys_of_banks.find_string(text, marks, full, 1, key, word) == wanted
+    assert keys_of_banks.find_string(text, marks, full + 7, 1, key, word) == keys_of_banks.DAMAGED
+    assert keys_of_banks.find_int(np.array([3]), full, 1, 4, 1, 2) == -1
+    assert keys_of_banks.find_int(np.array([3]), full + 7, 1, 4, 1, 2) == keys_of_banks.DAMAGED
 
 
 @compares("hosts_rows_fold_rows", "hosts_pool_learn")
@@ -288,9 +300,12 @@ def many_classes() -> None:
                         lists[0][1:] = np.arange(n - 1)
                         pool.pool_late_rows(method.spec, shared, *where, *lists)
                     many = loops.Streams(matrix, width, slots, 0, 3, method.width, 0.0)
-                    for streams in (many, loops.one_stream(fresh.copy(), 0)):
+                    of_another_thread = loops.Streams(matrix.copy(), width, slots, 0, 2, method.width, 0.0)
+                    for streams in (many, of_another_thread, loops.one_stream(fresh.copy(), 0)):
                         place = loops.place_before()
-                        loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, n)
+                        if late is not None:  # raw until something is learnt; and one step behind the last event
+                            late = late._replace(raw_below=1)
+                        loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, n + (late is not None))
                         where = fresh, batch.scores, np.empty(0), batch.forecasts, work
                         loops.predict_many(method.spec, streams, *where)
                 fold_classes(method, batch)
@@ -396,6 +411,14 @@ def backtests() -> None:
     calibeat.backtest(scores, outcomes, None, times, arrived, methods="ops,fps", cost_fp=1.0, cost_fn=5.0)
     groups = {"a": keys[:600], "b": rng.integers(0, 90, 600)}
     calibeat.backtest(scores[:600], outcomes[:600], groups=groups, methods="ops", delay=20)
+    # Two words that want one place, and a third segment for which there is no room.
+    words = np.array([5, 5 + segments.INDEX_SLOTS, 7])
+    places, numbers = np.zeros(segments.INDEX_SLOTS, dtype=np.int64), np.zeros(2 * segments.SEGMENT_WIDTH)
+    of = (places, np.zeros(2, dtype=np.int64), np.zeros(4, dtype=np.int64), numbers, np.zeros(2, dtype=np.int64))
+    followed = segments.Followed(1, 1, np.empty(0, dtype=np.int64), *of)
+    forecasts, order = np.full(3 * segments.MOST_RIVALS, 0.4), np.arange(3)
+    segments.tally_segments(followed, words, np.ones(3), forecasts, order)
+    assert followed.used.tolist() == [2, 1] and followed.words.tolist() == words[:2].tolist()
 
 
 @compares(
@@ -451,6 +474,9 @@ def groups() -> None:
             given = (method.spec, host.table.cells, host.row, scores, scores, words, found)
             group_kernels.predict_many_grouped(*given, np.empty(150))
             host.table.undo()
+    for due in (None, group_streams.delays(150, 20.0)):
+        host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
+        host.run(scores, outcomes, host.words(columns), due, still=np.empty(150), raw_below=1)
 
 
 @compares("service_model_fold_grouped")

@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import threading
+from collections import UserList
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -167,7 +168,7 @@ def test_outcomes_that_must_mature(mature: Any) -> None:
     )
     batch, single = fresh(), fresh()
     forecasts = batch.run(SCORES, OUTCOMES, groups=COLUMNS, mature=mature, times=times)
-    single, said = one_by_one(single, schedule(EVENTS, None, mature, times, finish=False))
+    single, said = one_by_one(single, schedule(EVENTS, None, mature, times, finish=False).due)
     unlearnt = 2 if mature == 1 else 5
     assert (forecasts[:unlearnt] == SCORES[:unlearnt]).all()  # the raw score, until an outcome is learnt
     assert (forecasts[40:] == said[40:]).all()
@@ -887,3 +888,11 @@ def test_interrupted_snapshots_and_segments_leave_the_calibrator_usable() -> Non
             assert cal.to_json() == before
             if not interrupts.fired:
                 break
+
+
+def test_columns_of_other_kinds() -> None:
+    cal = Calibrator(groups=Groups(["n"], seed=1))
+    with pytest.raises(InvalidInput, match="n must fit into 64 bits with a sign"):
+        cal.run([0.5], [1], groups={"n": np.array([2**63 + 1], dtype=np.uint64)})
+    same = [cal.predict_many([0.5] * 3, groups={"n": column}).tolist() for column in (range(3), UserList([0, 1, 2]))]
+    assert same[0] == same[1]

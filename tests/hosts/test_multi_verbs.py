@@ -242,3 +242,27 @@ def test_the_command_line_reads_such_a_bank(tmp_path: Path, capsys: pytest.Captu
     assert (found["method"], found["classes"], found["keys"]) == ("multi", 3, 5)
     assert main(["bank", "show", str(tmp_path / "animals.bank"), "3"]) == 0
     assert "log_loss" in capsys.readouterr().out
+
+
+def test_labels_of_many_hundred_classes_and_new_keys_of_a_mapped_file(tmp_path: Path) -> None:
+    K = 300
+    bank, alone = MultiBank(K), MultiCalibrator(K)
+    scores = np.full(K, 1.0 / K)
+    for host, first in ((bank, ("k",)), (alone, ())):
+        made = host.predict(*first, scores)
+        assert host.update(*first, made, K - 1) == "learnt" and host.update(*first, made, K - 1) == "repeated"
+        with pytest.raises(OutcomeConflict):
+            host.update(*first, made, K - 2)
+    bank.save(tmp_path / "bank")
+    mapped = MultiBank.load(tmp_path / "bank", mmap=True)
+    new = mapped.predict("new", scores)
+    np.testing.assert_array_equal(new.probabilities, MultiCalibrator(K).predict(scores).probabilities)
+    assert "new" not in mapped
+
+
+def test_a_raw_score_of_zero_while_nothing_has_matured_leaves_the_evidence_finite() -> None:
+    scores, labels = np.array([[0.0, 1.0, 0.0], [0.2, 0.3, 0.5]] * 30), np.array([0, 1] * 30)
+    cal = MultiCalibrator(3)
+    forecasts = cal.run(scores, labels, mature=5)
+    assert forecasts[0].tolist() == [0.0, 1.0, 0.0]  # the label is 0
+    assert np.isfinite(cal.evidence)

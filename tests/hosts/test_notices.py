@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from interrupts import Interrupts
 
 from calibeat import Bank, Calibrator, InvalidInput, MultiBank, MultiCalibrator, Notice, SnapshotMismatch
+from calibeat._util.sealed import checksum
 from calibeat.monitor.notices import DELAY
 from calibeat.monitor.shift import BINS
 
@@ -285,3 +287,30 @@ def test_downtime_is_taken_out_of_the_delays_of_open_forecasts_once() -> None:
     twin.update(forecasts[1], 1)
     delays = [host.row[DELAY : DELAY + BINS] for host in (cal.notice, twin.notice)]
     np.testing.assert_array_equal(*delays)
+
+
+def test_a_snapshot_whose_notice_knows_other_forecasts_is_refused() -> None:
+    cal = Calibrator("ops", notice=small(Clock()))
+    cal.predict(0.5)
+    other = Calibrator("ops", notice=small(Clock()))
+    text, stranger = json.loads(cal.to_json()), json.loads(other.to_json())
+    text["notice"] = stranger["notice"]
+    del text["checksum"]
+    text["checksum"] = checksum(text)
+    with pytest.raises((InvalidInput, SnapshotMismatch), match="notice must know of 1 forecasts, got 0"):
+        Calibrator.from_json(json.dumps(text))
+
+
+def test_times_of_a_fold_are_for_notices() -> None:
+    with pytest.raises(InvalidInput, match="times must come with notices, which they are for, got a bank without"):
+        Bank("ops").fold(["a"], [0.5], [np.nan], times=[1.7e9])
+
+
+def test_a_bank_takes_the_notices_of_another() -> None:
+    one, two = Bank("ops", notice=small()), Bank("ops", notice=small())
+    scores, outcomes, times = events(600)
+    one.run(["a"] * 600, scores, outcomes, times=times)
+    two.run(["b"] * 600, scores, outcomes, times=times)
+    one.merge(two)
+    same(one["b"].notice, two["b"].notice)
+    assert one["b"].notice.alarms[-1] == one["a"].notice.alarms[-1]

@@ -96,3 +96,9 @@ def test_hostile_names_stay_names(chrome, pages):
     assert HOSTILE in one(chrome, "#paging").get_attribute("textContent")
     assert not browser.every(chrome, "#paging img, #paging script")
     assert browser.complaints(chrome) == []
+
+
+def test_without_monitors_there_is_no_section():
+    told = payload()
+    told["paging"]["methods"] = []
+    assert 'id="paging"' not in report.html(told)

@@ -170,3 +170,10 @@ return [...new Map(kinds.map(cell => [cell.className, cell])).values()].map(cell
   const [a, b] = [light(style.color), light(behind)].sort((x, y) => y - x);
   return [cell.className, (a + 0.05) / (b + 0.05)];
 });""")
+
+
+def test_an_attribute_whose_name_has_an_x_of_its_own():
+    told = with_groups()
+    rows = told["segments"]["rows"]
+    rows["attribute"][0], rows["value"][0] = "a x b x c", ["fr", "ios"]
+    assert "a x b x c fr, ios" in plain(section_of(told))

@@ -456,3 +456,18 @@ def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[sklearn\]'"):
         importlib.import_module("calibeat.sklearn")
+
+
+class Turned(Sure):
+    """One that names its classes in another order when it has seen fewer rows."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        super().fit(X, y)
+        self.classes_ = self.classes_[:: -1 if len(y) < 400 else 1]
+        return self
+
+
+def test_a_base_that_turns_its_classes_round_is_refused() -> None:
+    X, y = events(480)
+    with pytest.raises(ValueError, match="The base must name its classes in one order, got"):
+        OnlineCalibratedClassifier(Turned(), cv=5).fit(X, y)

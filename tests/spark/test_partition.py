@@ -147,7 +147,7 @@ def test_what_is_wrong_is_named_by_key_and_order(monkeypatch: pytest.MonkeyPatch
 def test_rows_of_another_method_or_version_are_refused() -> None:
     bank = Bank("tops", seed=1, monitor=Monitor(arl=1e6))
     assert described(bank_of(described(bank))) == described(bank)
-    with pytest.raises(SnapshotMismatch, match="must have 1384 bytes, got 5 - at key 'a'"):
+    with pytest.raises(SnapshotMismatch, match="must have 1400 bytes, got 5 - at key 'a'"):
         from_bytes(bank, [b"short"], ["a"])
     with pytest.raises(SnapshotMismatch, match="got nothing - at key 'a'"):
         from_bytes(bank, [None], ["a"])
@@ -164,5 +164,5 @@ def test_rows_leave_a_bank_only_when_no_monitor_waits() -> None:
     bank.predict("a", 0.5)
     with pytest.raises(InvalidInput, match="no outcome under way when its rows leave, got one of key 'a'"):
         rows_out(bank)
-    with pytest.raises(InvalidInput, match="rows must have 153 numbers each, got shape"):
+    with pytest.raises(InvalidInput, match="rows must have 155 numbers each, got shape"):
         rows_in(bank, ["a"], np.zeros((1, 3)))

@@ -1198,7 +1198,8 @@ def move(K: int, row: Vector, y: int, work: Vector) -> None:
 @kernel
 def count(method: int, K: int, row: Vector, t: float, given: float, issued: float) -> None:
     """Evidence and counts: the score gave so much to the label, the forecast so much."""
-    compound(row, evidence_at(method, K), issued / (max(EPS, given)))
+    likelihood = issued if issued > 0.0 else EPS  # a raw score, while nothing has matured, may say 0
+    compound(row, evidence_at(method, K), likelihood / (max(EPS, given)))
     row[T] = t
     row[N] += 1.0
 

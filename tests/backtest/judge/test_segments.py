@@ -160,3 +160,14 @@ def test_the_first_segments_are_followed_and_a_column_of_ids_is_named(monkeypatc
     judge.tally_segments(to, words, np.zeros(10), np.full(30, 0.5), np.arange(10))
     assert to.used.tolist() == [5, 25]
     assert to.numbers.reshape(-1, judge.SEGMENT_WIDTH)[:, judge.EVENTS].sum() == 5
+
+
+def test_segments_that_were_not_followed_are_said(monkeypatch):
+    """A log with more values than are followed: the page says so."""
+    monkeypatch.setattr(judge, "MOST_SEGMENTS", 3)
+    rng = np.random.default_rng(4)
+    scores = rng.random(800)
+    result = calibeat.backtest(
+        scores, rng.random(800) < scores, groups={"city": rng.integers(0, 9, 800)}, methods="ops"
+    )
+    assert any("the first 3 of the log were followed" in note for note in result.payload["segments"]["notes"])

@@ -13,7 +13,7 @@ import calibeat
 from calibeat import Calibrator, Groups, InvalidInput
 from calibeat._util.times import part_of_time, zone_named
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.attributes import Attribute, GroupsOfLog, names_in
+from calibeat.backtest.read.attributes import Attribute, GroupsOfLog, could_be_attribute, names_in
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -196,3 +196,17 @@ def test_columns_of_a_csv_and_of_frames_are_offered_too(tmp_path, capsys):
         else:
             assert payload["offered"]["columns"] == ["country"]
             assert "say groups=['country']" in payload["offered"]["sentence"]
+
+
+def test_columns_with_gaps_are_offered_and_numbers_and_lists_are_not():
+    assert could_be_attribute([1.0, float("nan")] * 200)
+    assert not could_be_attribute([0.5, 0.25] * 200)
+    assert not could_be_attribute([["a"], ["b"]] * 200)
+
+
+def test_values_are_read_in_the_order_of_numbers_then_text_then_missing():
+    groups = GroupsOfLog.of("c", Options())
+    groups.words_of_columns({"c": ["b", "10", "9", None]}, 4)
+    words = sorted(groups._book.book, key=groups.rank_of)
+    assert [groups.name_of(0, word) for word in words] == ["9", "10", "b", "(missing)"]
+    assert groups.name_of(0, 12345) == "0000000000003039"  # its name was not kept
