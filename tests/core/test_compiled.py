@@ -38,7 +38,9 @@ from calibeat.core.kernel import Past
 from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import ledger, pool, rows
 from calibeat.hosts.groups import Groups
+from calibeat.monitor import shift
 from calibeat.monitor.notices import Notices
+from calibeat.monitor.silence import EPOCH
 from calibeat.service.model import Model, StreamBytes
 from calibeat.service.rollups import Rollups
 from calibeat.service.shape import Shape
@@ -358,35 +360,94 @@ def monitors() -> None:
         assert monitor.alarms
 
 
+@compares("monitor_shift_read_values")
+def shifts() -> None:
+    """An alarm of each bet, scores at both ends of the bins, delays, and more scores than the memory holds."""
+    rng = np.random.default_rng(7)
+    usual, low, is_low = rng.uniform(0.3, 0.7, 600), rng.random(200) / 100.0, rng.random(200) < 0.5
+    faults = {
+        "lower": low,
+        "higher": 1.0 - low,
+        "wider": np.where(is_low, low, 1.0 - low),
+        "narrower": 0.5 + (low - 0.005),
+        "stuck": np.full(200, 0.6),
+    }
+    for word, fault in faults.items():
+        (alarm, *_) = calibeat.Shift(arl=1e4, warm=256).run(np.concatenate([usual, fault]))
+        assert (alarm.what, alarm.page, alarm.at >= 600) == (word, True, True)
+    assert calibeat.Shift(arl=1e4, warm=256).run(np.tile([0.0, 1e-9, 1.0 - 1e-9, 1.0], 100)) == []
+    delays = np.concatenate([rng.exponential(60.0, 600), rng.exponential(6e4, 100)])
+    assert calibeat.Shift(arl=1e4, warm=256, of="delay").run(delays)[0].what == "higher"
+    long = calibeat.Shift()
+    long.run(rng.random(8500))
+    assert long.row[shift.WEIGHT] == pytest.approx(shift.MEMORY)
+    assert long.row[: shift.BINS].sum() == pytest.approx(shift.MEMORY)
+
+
+@compares("monitor_silence_read_arrivals", "monitor_silence_ring_now", "monitor_silence_leave_from")
+def silences() -> None:
+    """Silences that ring at an arrival and by the clock, that last for months, and downtime before, in and after."""
+    day, start = 86400.0, 1.7e9
+    silence = calibeat.Silence()
+    silence.away(start - day, start)
+    assert silence.last is None  # nothing has come yet, so nothing was missed
+    daily = start + day * np.arange(40.0)
+    rang = silence.run([*daily, daily[-1] + 0.5, daily[-1] + 30.0 * day])
+    assert [alarm.since for alarm in rang] == [daily[-1]]
+    silence.run(daily[-1] + day * np.arange(31.0, 330.0))
+    assert silence.row[EPOCH] > start + 100.0 * day  # the third: after half of the age
+    last, before = silence.last, silence.deadline
+    assert last is not None
+    for _ in range(2):  # said again it changes nothing
+        assert silence.away(last + 600.0, last + 600.0 + 2.0 * day) is None
+        assert silence.deadline == pytest.approx(before + 2.0 * day, abs=600.0)
+    assert silence.check(silence.deadline + 1.0) is not None
+    assert silence.away(last + 20.0 * day, last + 21.0 * day) is None  # it rang before
+    assert silence.is_open
+    assert silence.arrive(last + 200.0 * day) is None
+    assert (silence.count, silence.is_open) == (2, False)
+    monthly = calibeat.Silence()
+    assert monthly.run(start + 30.0 * day * np.arange(12.0)) == []
+    assert monthly.deadline == start + (330.0 + 56.0) * day  # no longer, however rare they are
+
+
 @compares(
     "monitor_notices_hear_events",
     "monitor_notices_hear_rows",
     "monitor_notices_find_deadlines",
     "monitor_notices_ask_rows",
     "monitor_notices_leave_rows",
-    "monitor_shift_read_values",
-    "monitor_silence_read_arrivals",
-    "monitor_silence_ring_now",
-    "monitor_silence_leave_from",
 )
 def notices() -> None:
-    rng = np.random.default_rng(6)
-    times = 1.7e9 + np.cumsum(rng.exponential(60.0, 1500))
-    scores = np.where(np.arange(1500) < 900, rng.random(1500), rng.random(1500) / 100.0)
-    assert calibeat.Shift(warm=256).run(scores)
-    silence = calibeat.Silence()
-    silence.run(times)
-    silence.away(times[-1] + 60.0, times[-1] + 7200.0)
-    silence.check(times[-1] + 1e6)
-    notice = calibeat.Notice()
-    notice.run(times, scores, times + 30.0)
-    notice.away(times[-1] + 60.0, times[-1] + 7200.0)
-    notice.check(times[-1] + 1e6)
-    many = Notices(notice.settings)
+    """Every alarm of one stream, of a bank, and of rows that a host tells what happens."""
+    day, rng = 86400.0, np.random.default_rng(6)
+    times, scores = 1.7e9 + 600.0 * np.arange(2000.0), rng.random(2000)
+    scores[1800:] /= 100.0
+    end = float(times[-1])
+    notice = calibeat.Notice(arl=1e4, warm=256)
+    came = times + np.where(np.arange(2000) < 1500, 30.0, 3000.0)
+    raised = notice.run(times, scores, np.where(came < end, came, np.nan))
+    assert {alarm.what for alarm in raised if alarm.page} == {"no outcomes", "outcomes later", "score lower"}
+    assert notice.away(end + 60.0, end + 7200.0) == []
+    silent = [(alarm.what, alarm.page) for alarm in notice.check(end + 10.0 * day)]
+    assert silent == [("no forecasts", True), ("no outcomes", False)]
+    assert notice.away(end + 11.0 * day, end + 12.0 * day) == []
+    bank = Bank(OPS, notice=calibeat.Notice(arl=1e4, warm=256), threads=1)
+    bank.run(np.arange(2000) % 2, scores, np.where(times < end - day, 1.0, np.nan), times=times)
+    assert {alarm.what for _, alarm in bank.check(end + 10.0 * day) if alarm.page} == {"no forecasts"}
+    # Rows: outcomes that stop, outcomes that never came, nothing at all.
+    many, every = Notices(notice.settings), np.arange(3, dtype=np.int32)
     many.resize(3)
-    slots = (np.arange(1500) % 3).astype(np.int32)
-    many.observe(slots, times, scores, np.full(len(slots), np.nan))
-    many.observe(slots[:50], times[-50:], np.full(50, np.nan), np.full(50, 60.0))
+    nothing, answered, asked = np.full(2000, np.nan), np.zeros(2000, dtype=np.int32), np.ones(1000, dtype=np.int32)
+    assert many.observe(answered, times, nothing, np.full(2000, 60.0)) == []
+    ((_, alarm),) = many.observe(answered, times + (end - times[0]), scores[::-1].copy(), nothing)[:1]
+    assert (alarm.what, alarm.page) == ("no outcomes", True)
+    many.observe(asked, times[:1000], scores[:1000], nothing[:1000])
+    assert many.deadlines(every)[1:].tolist() == [times[0] + 8.0 * day, np.inf]
+    assert many.away(times[999], times[999] + day, every[1:]) == []
+    assert many.deadlines(every)[1:].tolist() == [times[0] + 9.0 * day, np.inf]
+    ((slot, alarm),) = many.check(times[0] + 9.0 * day, every[1:])
+    assert (slot, alarm.what, alarm.page) == (1, "never an outcome", True)
 
 
 @compares(

@@ -12,7 +12,6 @@ from calibeat import Bank, Calibrator, InvalidInput, Monitor, MultiBank, MultiCa
 from calibeat.monitor.bets import GIVEN, Settings
 from calibeat.monitor.notices import GIVEN as NOTICE_GIVEN
 from calibeat.monitor.notices import NoticeSettings
-from calibeat.monitor.slots import SlotRows
 
 HOUR = 3600.0
 START = 1_700_000_000.0
@@ -133,11 +132,3 @@ def test_rows_that_have_given_more_than_was_raised_are_refused() -> None:
     row[NOTICE_GIVEN + 1] = 1.0
     with pytest.raises(InvalidInput, match="no more alarms given than raised"):
         NoticeSettings().check_rows(np.array([row]))
-
-
-def test_each_kind_of_rows_says_what_its_alarms_are() -> None:
-    rows = SlotRows(Settings())
-    with pytest.raises(NotImplementedError):
-        rows._last_alarm(Settings().initial_row(), page=True)
-    with pytest.raises(NotImplementedError):
-        rows._kept_alarms(0)

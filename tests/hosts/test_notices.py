@@ -16,7 +16,7 @@ from interrupts import Interrupts
 from calibeat import Bank, Calibrator, InvalidInput, MultiBank, MultiCalibrator, Notice, SnapshotMismatch
 from calibeat._util.sealed import checksum
 from calibeat.monitor.notices import DELAY
-from calibeat.monitor.shift import BINS
+from calibeat.monitor.shift import BINS, delay_bin
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -122,6 +122,36 @@ def test_a_key_has_the_bits_of_a_calibrator(late: bool, tmp_path: Path) -> None:
             same(twin[key].notice, bank[key].notice)
         assert twin.noticed == bank.noticed
     assert set(bank.table) >= {"state", "notices", "noticed", "noticed_at", "noticed_since", "next_check"}
+
+
+def test_a_file_of_a_bank_holds_what_is_open(tmp_path: Path) -> None:
+    clock = Clock()
+    bank = Bank("ops", notice=small(clock))
+    forecasts = {key: bank.predict(key, 0.3) for key in ("oslo", "rome")}
+    bank.update("rome", forecasts["rome"], 1)
+    bank.save(tmp_path / "a.bank")
+    twin = Bank.load(tmp_path / "a.bank")
+    for host in (bank, twin):
+        host.fold(["oslo"], [np.nan], [1.0], [forecasts["oslo"].to_bytes()], times=[clock.now + 5000.0])
+        assert host["oslo"].notice.row[DELAY + delay_bin(5000.0)] == 1.0
+    same(bank["oslo"].notice, twin["oslo"].notice)
+
+
+def test_rows_in_begin_a_new_notice() -> None:
+    """Rows of another bank come without their notices; the number of their events goes on."""
+    scores, outcomes, times = events(100)
+    east, west = Bank("ops", notice=small()), Bank("ops", notice=small())
+    east.run([0, 1] * 50, scores, outcomes, times=times)
+    west.set_rows([0, 1], east.rows([0, 1]))
+    notice = west[0].notice
+    assert notice is not None
+    assert (notice.forecasts, notice.state, notice.deadline) == (50, "learning", np.inf)
+    before = east[1].notice
+    east.set_rows([1], east.rows([1]))  # its own row: it is known
+    same(east[1].notice, before)
+    west.run([0] * 10, scores[:10], outcomes[:10], times=times[:10])
+    notice = west[0].notice
+    assert notice is not None and notice.forecasts == 60
 
 
 def test_a_bank_one_by_one_and_folded_is_the_batch() -> None:

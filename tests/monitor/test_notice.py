@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibeat import InvalidInput, Notice, Shift, Silence, SnapshotMismatch
+from calibeat._util.sealed import seal
 from calibeat.core.subset import plain
 from calibeat.monitor import notices, shift, silence
 from calibeat.monitor.bets import Alarm
-from calibeat.monitor.notices import Notices, NoticeSettings, lags_of
-from calibeat.monitor.shift import BET, BETS, PHI, WORDS, delay_bin, edges_of, score_bin
+from calibeat.monitor.detector import FORMAT
+from calibeat.monitor.notices import Notices, NoticeSettings, heard_of, lags_of
+from calibeat.monitor.shift import BET, BETS, PHI, SEEN, UNTIL, WORDS, delay_bin, edges_of, score_bin
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "notice_open.npz")
 DAY, HOUR = 86400.0, 3600.0
@@ -48,7 +50,10 @@ def test_shift_has_the_alarms_levels_and_dispersions_of_the_reference(kind: str,
     found = [[alarm.at, alarm.since, WORDS.index(alarm.what), alarm.page] for alarm in detector.alarms]
     np.testing.assert_allclose(np.array(found).reshape(-1, 4), golden(kind, name, "alarms"), rtol=1e-12)
     np.testing.assert_allclose(levels, golden(kind, name, "level"), rtol=1e-9, atol=1e-300)
-    np.testing.assert_allclose(detector.row[BETS:].reshape(-1, BET)[:, PHI:], golden(kind, name, "phi"), rtol=1e-12)
+    phi = golden(kind, name, "phi")
+    np.testing.assert_allclose(detector.row[BETS:].reshape(-1, BET)[:, PHI:], phi, rtol=1e-12)
+    assert list(detector.dispersion) == list(WORDS if kind == "score" else WORDS[1:2])
+    np.testing.assert_allclose(list(detector.dispersion.values()), np.maximum(phi.max(axis=1), 1.0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", cases("silence"))
@@ -281,6 +286,74 @@ def test_a_new_version_is_not_an_alarm() -> None:
     assert notice.counts == (0, 0)
 
 
+def test_what_they_print() -> None:
+    values, times = golden("score", "hundredth", "value"), 1.7e9 + HOUR * np.arange(24 * 30)
+    detector, quiet, notice = Shift(), Silence("30d"), Notice()
+    detector.run(values)
+    assert repr(detector) == f"Shift(arl=1,000,000, scores={len(values):,}, alarms=1, pages=1)"
+    last = hourly(quiet)
+    assert repr(quiet) == "Silence(every=30 days, alarms=0, open=False)"
+    quiet.check(last + DAY)
+    assert repr(quiet) == "Silence(every=30 days, alarms=1, open=True)"
+    notice.run(times, np.full(len(times), 0.3), times + 60.0)
+    notice.check(times[-1] + DAY)
+    assert repr(notice) == "Notice(forecasts=720, state='silent', alarms=2, pages=1)"
+
+
+# ---- hosts that number their events ----------------------------------------------------------------------------------
+
+
+def one_row() -> Notices:
+    many = Notices(NoticeSettings(arl=500.0, warm=64, quiet=100))
+    many.resize(1)
+    return many
+
+
+def test_a_batch_that_is_known_changes_nothing() -> None:
+    times, scores, _ = history(50)
+    many, batch = one_row(), heard_of(np.zeros(50, dtype=np.int32), times, scores, np.ones(50))
+    many.run(0, 0, batch)
+    once = many.matrix[0].copy()
+    assert once[notices.SCORE + SEEN] == 50
+    assert many.run(0, 0, batch) == []  # the host says that it had no events before; here are 50
+    np.testing.assert_array_equal(many.matrix[0], once)
+    assert many.forecast(0, 49, times[-1], 0.5) == []
+    np.testing.assert_array_equal(many.matrix[0], once)
+    assert not many.queues
+
+
+def test_of_too_many_open_forecasts_the_times_of_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "PATIENCE", 3)
+    many = one_row()
+    for event in range(5):
+        many.forecast(0, event, 1.7e9 + 60.0 * event, 0.5)
+    assert many.queues == {0: {event: 1.7e9 + 60.0 * event for event in (2, 3, 4)}}
+    many.outcome(0, 1, 1.7e9 + 600.0)  # came, but nobody knows how late
+    assert (many.matrix[0, notices.TOLD], many.matrix[0, notices.DELAY + SEEN]) == (1.0, 0.0)
+    many.outcome(0, 2, 1.7e9 + 660.0)
+    assert (many.matrix[0, notices.TOLD], many.matrix[0, notices.DELAY + SEEN]) == (2.0, 1.0)
+
+
+def test_rows_from_elsewhere_begin_anew() -> None:
+    times, scores, _ = history(200)
+    many, same = one_row(), one_row()
+    for made in (many, same):
+        made.run(0, 0, heard_of(np.zeros(200, dtype=np.int32), times, scores, np.ones(200)))
+        made.forecast(0, 200, times[-1] + 60.0, 0.5)
+    slot = np.zeros(1, dtype=np.int32)
+    same.restart_changed(slot, np.array([201.0]))  # as many events: it is the same stream
+    np.testing.assert_array_equal(same.matrix, many.matrix)
+    assert list(same.queues) == [0]
+    many.restart_changed(slot, np.array([5000.0]))
+    fresh = one_row().matrix[0]
+    fresh[notices.SCORE + SEEN], fresh[notices.SCORE + UNTIL] = 5000.0, 5064.0
+    np.testing.assert_array_equal(many.matrix[0], fresh)
+    assert not many.queues
+    assert many.words(slot).tolist() == ["learning"]
+    many.forecast(0, 5000, times[-1] + 120.0, 0.5)  # it goes on from there
+    assert many.queues == {0: {5000: times[-1] + 120.0}}
+
+
 # ---- state, threads, bad input ---------------------------------------------------------------------------------------
 
 
@@ -306,6 +379,17 @@ def test_snapshots_are_whole_and_checked() -> None:
         bad[0] = -1.0
         with pytest.raises(InvalidInput, match="at row 0"):
             made.settings.check_rows(bad[None])
+        with pytest.raises(InvalidInput, match=f"row must have {len(bad)} numbers, got {len(bad) - 1}"):
+            made.settings.check_rows(made.row[None, :-1])
+
+
+@pytest.mark.parametrize("alarm", [[3, 1.0, "lower", 1], [3, 1.0, None, True], [3, -1.0, "lower", True], [3, 1.0]])
+def test_alarms_of_a_snapshot_are_checked(alarm: list[Any]) -> None:
+    state = Shift()._state() | {"alarms": [alarm]}
+    with pytest.raises(SnapshotMismatch, match="must"):
+        Shift.from_json(seal(Shift.KIND, FORMAT, state))
+    state["alarms"] = [[3, 1.0, "lower", True]]
+    assert Shift.from_json(seal(Shift.KIND, FORMAT, state)).alarms == [Alarm(3, 1.0, "lower", True)]
 
 
 def test_threads_share_one() -> None:
@@ -328,10 +412,15 @@ def test_threads_share_one() -> None:
         lambda: Shift().update(1.5),
         lambda: Shift().run([0.5, math.nan]),
         lambda: Shift(of="delay").run(["soon"]),
+        lambda: Shift(of="delay").run([1.0, math.inf]),
+        lambda: Shift(of="delay").run([[1.0]]),
         lambda: Silence("soon"),
+        lambda: Silence("100"),
         lambda: Silence(0),
         lambda: Silence().arrive(-1.0),
         lambda: Silence().arrive(math.nan),
+        lambda: Silence().run(["today"]),
+        lambda: Silence().run([[1.0, 2.0]]),
         lambda: Silence().check("now"),
         lambda: Silence().away(10.0, 5.0),
         lambda: Notice(arl="many"),
@@ -339,6 +428,7 @@ def test_threads_share_one() -> None:
         lambda: Notice().forecast(1e9, 5.0),
         lambda: Notice().run([2.0, 1.0], [0.5, 0.5]),
         lambda: Notice().run([1.0, 2.0], [0.5, 0.5], [0.5, 3.0]),
+        lambda: Notice().run([1.0], [0.5], ["later"]),
         lambda: Notice().outcome(1.0, "then"),
     ],
 )

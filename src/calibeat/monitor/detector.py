@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
@@ -28,20 +29,20 @@ def check_sound(what: str, rows: npt.NDArray[np.float64], sound: dict[str, Any])
             raise InvalidInput(f"{what} row must have {wanted}, got {shown(rows[row, :32].tolist())} - at row {row}")
 
 
-class Snapshots:
+class Snapshots(ABC):
     """A state that goes into a snapshot of its own, or into that of a host."""
 
     KIND: ClassVar[str]
     FIELDS: ClassVar[tuple[str, ...]] = ("settings", "row", "alarms")
 
+    @abstractmethod
     def _state(self) -> dict[str, Any]:
         """The fields, JSON-able."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def _of_state(cls, state: Any) -> Self:
         """The inverse of `_state`. What is missing or of another kind may raise any error."""
-        raise NotImplementedError
 
     def to_json(self) -> str:
         """The whole state as text: versioned, checksummed, every float exact."""

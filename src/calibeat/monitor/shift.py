@@ -415,12 +415,6 @@ class Shift(Detector):
             phi = self._row[BETS:].reshape(-1, BET)[:, PHI:].max(axis=1)
             return dict(zip(self.settings.words, np.maximum(phi, 1.0).tolist(), strict=True))
 
-    @property
-    def is_watching(self) -> bool:
-        """Whether bets are made now: not in the first `warm` scores, nor in those after an alarm or a restart."""
-        with self._lock:
-            return bool(self._row[SEEN] >= self._row[UNTIL])
-
     def __repr__(self) -> str:
         alarms, pages = self.counts
         return f"Shift(arl={self.settings.arl:,.0f}, scores={self.scores:,}, alarms={alarms}, pages={pages})"

@@ -54,11 +54,6 @@ class SilenceSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", check_every(self.every))
 
-    @property
-    def width(self) -> int:
-        """How many numbers a row takes."""
-        return WIDTH
-
     def initial_row(self) -> Vector:
         """The row before the first arrival."""
         row = np.zeros(WIDTH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ CACHE_LINE = 8  # numbers in a cache line
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Any]]
 
 
-class SlotRows:
+class SlotRows(ABC):
     """Rows of a detector for the slots from 0 to `count`: they come and go with those of the host."""
 
     NAME: ClassVar[str]  # in sentences
@@ -136,23 +137,23 @@ class SlotRows:
         self.matrix[asked, given] = self.matrix[asked, raised]  # one statement, as above
         return found
 
+    @abstractmethod
     def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
         """The last alarm of a row that has one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kept_alarms(self, slot: int) -> list[Alarm]:
         """The alarms that are kept of a slot, oldest first."""
-        raise NotImplementedError
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def _queue_as_data(self, queue: Any) -> Any:
         """What waits in a slot, JSON-able."""
-        raise NotImplementedError
 
+    @abstractmethod
     def set_queue(self, slot: int, data: Any) -> None:
         """The inverse of `_queue_as_data`, of what may hold anything."""
-        raise NotImplementedError
 
     def queues_as_bytes(self) -> npt.NDArray[np.uint8]:
         """What waits as JSON, in the order of slots."""
