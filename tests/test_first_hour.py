@@ -216,6 +216,7 @@ def test_groups_of_a_bank() -> None:
         lambda: bank.predict("fr", 0.4, groups={"device": "ios"}),
         lambda: bank.run(["fr"], [0.4], [1], groups={"device": ["ios"]}),
         lambda: bank.predict_many(["fr"], [0.4], groups={"device": ["ios"]}),
+        lambda: bank.fold(["fr"], [0.4], [np.nan], groups={"device": ["ios"]}),
         lambda: Bank(groups=["device"]),
     ]
     for call in calls:

@@ -613,7 +613,15 @@ class Bank:
         return self._given_back(scores, forecasts)
 
     def fold(
-        self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None, times: Any = None
+        self,
+        keys: Any,
+        scores: Any,
+        outcomes: Any,
+        receipts: Any = (),
+        *,
+        of: Any = None,
+        times: Any = None,
+        groups: Any = None,
     ) -> Fold:
         """Forecasts and late outcomes of many keys, mixed, in one pass: the same bits as `predict`, `update`.
 
@@ -633,7 +641,8 @@ class Bank:
 
         Raises
         ------
-        InvalidInput : a key, score, outcome, position or receipt is not as above, or the bank cannot learn.
+        InvalidInput : a key, score, outcome, position or receipt is not as above, the bank cannot learn, or there are
+            `groups`, which a bank does not have.
         UnknownKey : an outcome comes before the first forecast of its key.
         UnknownForecast : a receipt is of another bank, key or copy, or `of` points at a forecast of another key.
         OutcomeConflict : a receipt was brought before.
@@ -648,6 +657,7 @@ class Bank:
         >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
         array([   nan,    nan, 0.8092])
         """
+        refuse_groups(groups)
         if type(keys) is list and len(keys) == 1 and of is None and times is None:
             alone = self._fold_one(keys[0], scores, outcomes, receipts)
             if alone is not None:
