@@ -244,7 +244,7 @@ def test_a_stream_that_another_service_renames_is_resumed_all_the_same(
         assert answer.status_code == 200
         stream = Stream(http, "plain", "water")
         found = wait_until(lambda: (found := stream.info())["held"] == 0 and found)
-        assert (found["state"], found["outcomes"]) == ("learning", 210)
+        assert (found["state"], found["outcomes"]) == ("no monitor", 210)
     assert whole(url)
 
 
