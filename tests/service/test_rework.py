@@ -168,6 +168,17 @@ def test_the_only_event_of_a_stream_is_forgotten(url: str) -> None:
     assert whole(url)
 
 
+def test_forgetting_twice_before_it_is_done_is_forgetting_once(url: str) -> None:
+    with desk(url) as service:
+        feed(service, 30)
+        for _ in range(2):
+            service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
+            assert info(url)["corrections that wait"] == 1
+        assert service.engine.rework_all() == 1
+        assert service.tell(("paris", "paris-0-9", 1)) == ["unknown"]
+    assert whole(url)
+
+
 def test_forgetting_waits_for_corrections_of_the_past(url: str) -> None:
     with desk(url) as service:
         feed(service, 30)
