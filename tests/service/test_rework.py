@@ -433,6 +433,28 @@ def test_a_stream_that_is_gone_keeps_no_other_waiting(url: str, caplog: pytest.L
     assert whole(url)
 
 
+def test_a_fault_of_ours_leaves_the_old_state_and_the_service(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes late, when half of the new state is written."""
+
+    def fails(*_: Any) -> None:
+        raise ArithmeticError("no such number")
+
+    with desk(url) as service:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        before = stream_of(url)
+        with monkeypatch.context() as patched:
+            patched.setattr(Rework, "_state", fails)
+            assert service.engine.rework_all() == 0
+        assert "could not be made anew" in caplog.text and "no such number" in caplog.text
+        assert stream_of(url) == before and service.engine.reworks == {}
+        feed(service, 10, seed=1)
+        assert service.engine.rework_all() == 1 and stream_of(url).corrections == 0
+    assert whole(url)
+
+
 # ---- a server that goes away ----------------------------------------------------------------------------------------
 
 
