@@ -505,6 +505,30 @@ def test_rows_that_another_holds_get_their_new_state_later(server: Any, monkeypa
     assert whole(url)
 
 
+@pytest.mark.parametrize("what", ["outcome", "forecast", "control"])
+def test_what_another_process_does_in_between_is_in_the_new_state(server: Any, what: str) -> None:
+    """The engine notes what it has done itself: there may be gaps in it."""
+    url = server.database()
+    with desk(url, monitor=1000.0) as one, desk(url, monitor=1000.0) as two:
+        feed(one, 40)
+        one.correct(("paris", "paris-0-3", None))
+        rework = replayed(one, url)
+        one.ask(("paris", "a", 0.3))
+        if what == "outcome":
+            assert two.tell(("paris", "a", 1), ("paris", "paris-0-39", 0)) == ["learnt", "learnt"]
+        elif what == "forecast":
+            two.ask(("paris", "b", 0.3))
+            assert one.tell(("paris", "b", 1)) == ["learnt"]
+        else:
+            assert two.do("reset", "paris") == "reset"
+        one.ask(("paris", "c", 0.3))
+        one.engine._put_in_place(rework)
+        assert rework.is_applied and stream_of(url).corrections == 0
+        assert whole(url)
+        feed(two, 20, seed=1)
+    assert whole(url)
+
+
 def end_session(url: str, connection: Any) -> None:
     with psycopg.connect(url, autocommit=True) as database:
         database.execute("SELECT pg_terminate_backend(%s)", (connection.database.info.backend_pid,))

@@ -240,9 +240,10 @@ class Rework:
             self.feed_tail(connection, OPERATIONS_AT_ONCE)
 
     def feed_tail(self, connection: Any, most: int) -> None:
-        """Some of what was noted."""
+        """Some of what was noted, up to where another process has done something: from there on the log is read."""
         part = [self.tail.popleft() for _ in range(min(most, len(self.tail)))]
-        self.feed([event for event in part if event.number >= self._next], connection)
+        part = [event for event in part if event.number >= self._next]
+        self.feed([event for at, event in enumerate(part, self._next) if event.number == at], connection)
 
     def note(self, number: int, verb: str, now: float) -> None:
         """Something was done to the stream."""
