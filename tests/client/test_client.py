@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from served import service_apart, service_here, wait_until
 
@@ -513,6 +514,43 @@ def test_the_client_checks_outcomes_as_the_service_does() -> None:
         with pytest.raises(InvalidInput, match=f"{words} - at event 1"):
             conversation.outcome_events([outcome("i"), event])  # type: ignore[list-item]
     assert conversation.outcome_events([{**outcome("i", True), "time": None}]) == [outcome("i")]
+
+
+def test_labels_are_checked_as_the_service_does() -> None:
+    for label in ("dog", 3, True, 2.0, np.int64(3), np.str_("dog")):
+        event = conversation.outcome_event("s", "i", label=label)
+        assert event == {"stream": "s", "id": "i", "label": label}
+        assert type(event["label"]) in {str, int, bool, float}
+    for bad in ([1], {"dog": 1}, float("nan"), b"dog"):
+        with pytest.raises(InvalidInput, match="label must be a string, a number or a bool, got"):
+            conversation.outcome_event("s", "i", label=bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="event must have either outcome or label, got both"):
+        conversation.outcome_event("s", "i", 1, label="dog")
+
+
+def test_scores_of_classes_by_place(url: str) -> None:
+    with Client(url) as client:
+        made = client.predict("places", scores=np.array([0.25, 0.25, 0.5]), id="e")
+        assert isinstance(made.probabilities, list) and sum(made.probabilities) == pytest.approx(1.0)
+        assert client.predict("places", scores=(0.25, 0.25, 0.5), id="e").probabilities == made.probabilities
+        assert client.outcome("places", "e", label=np.int64(2)) == "learnt"
+
+
+def test_an_outcome_that_does_not_fit_its_stream_is_set_aside_and_the_others_are_learnt(tmp_path: Path) -> None:
+    """The client cannot know what a stream is; the service says so of one event of many."""
+    with service_here(tmp_path / "calibeat.db") as where:
+        port, client = int(where.rpartition(":")[2]), Client(where, retries=AT_ONCE)
+        client.predict_many([{"stream": "s", "score": 0.5, "id": f"e{i}"} for i in range(5)])
+    for i in range(5):
+        client.outcome("s", f"e{i}", **({"label": "dog"} if i in {1, 3} else {"outcome": 1}))  # type: ignore[arg-type]
+    assert client.buffered == 5
+    with service_here(tmp_path / "calibeat.db", port=port):
+        done = client.flush()
+        assert done == {("s", f"e{i}"): "refused" if i in {1, 3} else "learnt" for i in range(5)}
+        assert (client.buffered, client.refused, client.stream("s")["outcomes"]) == (0, 2, 3)
+        assert {refusal.event["id"] for refusal in client.refusals} == {"e1", "e3"}
+        assert client.refusals[0].reason.startswith("outcome must be 0 or 1, as the stream has two classes")
+        client.close()
 
 
 def test_a_bad_outcome_never_reaches_the_buffer(tmp_path: Path) -> None:

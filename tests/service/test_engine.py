@@ -15,7 +15,7 @@ from services import DAY, desk
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
 from calibeat.service.engine import Engine, EngineSettings, Part, joined
-from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.events import Control, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
 from calibeat.service.model import Model
 
@@ -198,6 +198,20 @@ def test_a_group_is_bounded(tmp_path: Path) -> None:
     assert [len(group) for group in heard] == [4, 4, 2]
 
 
+def test_what_is_done_to_a_stream_is_a_group_of_its_own(tmp_path: Path) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
+    for at in range(3):
+        engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
+    engine.submit(3, [Control("freeze", "paris")])
+    for at in range(4, 6):
+        engine.submit(at, [OutcomeEvent("paris", f"e{at - 4}", 1)])
+    heard: list[Any] = []
+    engine.start(heard.append)
+    engine.stop()
+    assert [[ticket for ticket, _ in group] for group in heard] == [[0, 1, 2], [3], [4, 5]]
+    assert heard[1] == [(3, ["frozen"])] and heard[2] == [(4, ["held"]), (5, ["held"])]
+
+
 @pytest.mark.parametrize("limit", [{"queue": 3}, {"queue_events": 3}])
 def test_a_full_queue_refuses(tmp_path: Path, limit: dict[str, int]) -> None:
     engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops", **limit))
@@ -244,6 +258,28 @@ def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
     engine.submit(0, [ForecastEvent(f"s{i}", f"e{i}" * 20, 0.5) for i in range(500)])
     assert ended.wait(60)
     assert heard == [] and "database or disk is full" in messages[0]
+
+
+def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path) -> None:
+    """What was committed was answered; a file does not come back as a server does."""
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
+    heard: list[Any] = []
+    ended = threading.Event()
+    messages: list[str] = []
+
+    def failed(message: str) -> None:
+        messages.append(message)
+        ended.set()
+
+    engine.on_failure = failed
+    engine.store.connection.run("DROP TABLE ranking")  # which is written after the answers
+    engine.submit(0, [ForecastEvent("paris", "e1", 0.5)])
+    engine.start(heard.extend)
+    assert ended.wait(60)
+    assert [ticket for ticket, _ in heard] == [0] and not engine.is_away
+    assert messages == ["the store could not be written: no such table: ranking"]
+    engine.stop()
+    engine.store.close()
 
 
 def test_settings_are_checked() -> None:

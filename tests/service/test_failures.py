@@ -121,6 +121,12 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
     open_store(str(empty)).close()
     with pytest.raises(FileNotFoundError):
         open_reader(str(tmp_path / "no.db"))
+    with (
+        pytest.raises(FileNotFoundError, match=r"store must exist, got nothing - at .*no\.db"),
+        owned(str(tmp_path / "no.db")),
+    ):
+        pass
+    assert not (tmp_path / "no.db").exists()
 
 
 def test_a_second_service_on_one_file_is_refused(tmp_path: Path) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import queue
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
-from services import DAY, desk, desk_beside, feed, stream_of, told, whole
+from served import wait_until
+from services import DAY, Desk, desk, desk_beside, feed, stream_of, told, whole
 
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import info, prune, rebuild
-from calibeat.service.rework import Rework, waiting_streams
+from calibeat.service.rework import Rework, Reworker, waiting_streams
 from calibeat.service.store import open_connection
 
 
@@ -165,6 +168,17 @@ def test_the_only_event_of_a_stream_is_forgotten(url: str) -> None:
     assert whole(url)
 
 
+def test_forgetting_twice_before_it_is_done_is_forgetting_once(url: str) -> None:
+    with desk(url) as service:
+        feed(service, 30)
+        for _ in range(2):
+            service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
+            assert info(url)["corrections that wait"] == 1
+        assert service.engine.rework_all() == 1
+        assert service.tell(("paris", "paris-0-9", 1)) == ["unknown"]
+    assert whole(url)
+
+
 def test_forgetting_waits_for_corrections_of_the_past(url: str) -> None:
     with desk(url) as service:
         feed(service, 30)
@@ -236,6 +250,288 @@ def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.
     engine.stop()
     assert whole(url) and stream_of(url).outcomes == 30 * 9 + 60 - 5 and info(url)["corrections that wait"] == 0
     assert all(0 <= done <= total for done, total in progress)
+
+
+def replayed(service: Desk, url: str) -> Rework:
+    """The only stream that waits, made anew up to now; the engine has still to put it in its place."""
+    with closing(open_connection(url)) as connection:
+        ((number, name),) = waiting_streams(connection)
+        rework = service.engine.reworks[number] = Rework(number, name)
+        connection.begin_reading()
+        rework.start(connection, service.engine.model)
+        for _ in rework.replay(connection):
+            pass
+        connection.rollback()
+    return rework
+
+
+@pytest.mark.parametrize("is_much", [True, False])
+def test_what_is_done_to_a_stream_meanwhile_is_done_to_its_new_state(
+    url: str, monkeypatch: pytest.MonkeyPatch, is_much: bool
+) -> None:
+    """Most of much is replayed by the thread that reads, and the rest by the engine."""
+    monkeypatch.setattr("calibeat.service.rework.TAIL", 8 if is_much else 200)
+    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40)
+        service.correct(("paris", "paris-0-3", None))
+        rework = replayed(service, url)
+        assert service.do("passthrough", "paris") == "passthrough"
+        feed(service, 10, seed=1)
+        assert service.do("reset", "paris") == "reset"
+        fresh = stream_of(url)
+        feed(service, 10, seed=2)
+        noted = len(rework.tail)
+        with closing(open_connection(url)) as connection:
+            rework.catch_up(connection)
+        assert len(rework.tail) == (6 if is_much else noted) and noted == 34 + 2
+        service.engine._put_in_place(rework)
+        assert rework.is_applied and rework.ended.is_set() and service.engine.reworks == {}
+        stream = stream_of(url)
+        assert stream.passthrough and (stream.events, stream.outcomes) == (60, fresh.outcomes + 7 - 1)
+    assert whole(url)
+
+
+def test_the_first_one_that_is_ready_is_put_in_place_and_no_other(url: str) -> None:
+    with desk(url) as service:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        first, second = replayed(service, url), replayed(service, url)
+        service.engine.reworks[first.number] = first
+        service.engine._put_in_place(first)
+        before = stream_of(url)
+        service.engine.reworks[second.number] = second
+        service.engine._put_in_place(second)
+        assert (first.is_applied, second.is_applied) == (True, False) and second.ended.is_set()
+        assert stream_of(url) == before
+    assert whole(url)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_log_with_a_hole_makes_no_new_state(url: str, is_seen: bool) -> None:
+    """The end of the log is lost: before it was replayed, or after it."""
+    with desk(url) as service:
+        feed(service, 30, late=0)
+        service.correct(("paris", "paris-0-3", None))
+        rework = None if is_seen else replayed(service, url)
+        service.engine.reworks.clear()  # nothing is noted, as if another process did the rest
+        service.ask(("paris", "x", 0.5), ("paris", "y", 0.5))
+        service.engine.store.connection.run("DELETE FROM event WHERE id = 'y'")
+        rework = rework or replayed(service, url)
+        before = stream_of(url)
+        service.engine.reworks[rework.number] = rework
+        service.engine._put_in_place(rework)
+        assert not rework.is_applied and rework.ended.is_set()
+        assert stream_of(url) == before and before.corrections == 1
+
+
+def test_a_correction_of_an_event_that_is_gone_is_done_with(url: str) -> None:
+    with desk(url) as service:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None), ("paris", "paris-0-4", None))
+        before = stream_of(url)
+        service.engine.store.connection.run("DELETE FROM event WHERE id = 'paris-0-3'")
+        assert service.engine.rework_all() == 1
+        stream = stream_of(url)
+        assert stream.corrections == 0 and stream.outcomes == before.outcomes - 1
+        assert waits(url) == []
+
+
+def waits(url: str) -> list[tuple[int, str]]:
+    with closing(open_connection(url)) as connection:
+        return waiting_streams(connection)
+
+
+def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
+    """It cannot be replayed, and the forecasts can."""
+    with desk(url) as service:
+        feed(service, 40)
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40, seed=1)
+        monitor = "SELECT monitor FROM stream"
+        before = service.engine.store.connection.all(monitor)
+        assert before != [(None,)]
+        service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-3", None))
+        outcomes = stream_of(url).outcomes
+        assert service.engine.rework_all() == 2
+        assert stream_of(url).outcomes == outcomes - 2
+        assert service.engine.store.connection.all(monitor) == before
+        feed(service, 20, seed=2)
+    assert whole(url)
+
+
+def test_forecasts_that_nobody_reads_any_more_are_not_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.rework.MOST_SAID", 3)
+    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 80)
+        service.correct(("paris", "paris-0-3", 0), ("paris", "paris-0-4", None))
+        rework = replayed(service, url)
+        assert 0 < len(rework._said) < 40  # of more than 70 that are others now
+        service.engine._put_in_place(rework)
+        assert rework.is_applied
+        feed(service, 20, seed=1)
+    assert whole(url)
+
+
+def test_what_waits_when_a_service_stops_is_done_by_the_next(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with desk(url) as service:
+        service.ask(("paris", "person-7", 0.5))
+        service.tell(("paris", "person-7", 1))
+        feed(service, 60)
+    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 1)
+    monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.05)
+    for is_stopped in (True, False):
+        engine = Engine.open(url, EngineSettings(method="tops"))
+        engine.start(lambda group: [answers.put(answer) for answer in group])
+        if is_stopped:
+            engine.submit("forget", [Control("forget", "paris", ids=("person-7",))])
+            wait_until(lambda: [rework for rework in engine.reworks.values() if rework.done])  # noqa: B023
+        else:
+            monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.0)
+            wait_until(lambda: not waits(url))
+        engine.stop()
+        assert len(waits(url)) == is_stopped
+    ticket, refusal = answers.get_nowait()
+    assert (ticket, refusal.code, refusal.status) == ("forget", "stopping", 503) and answers.empty()
+    assert refusal.message.endswith("it is done after the next start")
+    assert whole(url) and traces(url, "person-7") == 0
+
+
+def test_a_new_state_waits_for_an_engine_that_has_other_things_to_do(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.rework.AGAIN_SECONDS", 0.01)
+    with desk(url) as service:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        reworker = Reworker(service.engine, url)
+        reworker.start()
+        wait_until(lambda: service.engine._finished)
+        time.sleep(0.1)  # it looks several times
+        assert len(service.engine.reworks) == 1 and stream_of(url).corrections == 1
+        service.engine._put_in_place(service.engine._finished.popleft())
+        wait_until(lambda: not service.engine.reworks)
+        assert stream_of(url).corrections == 0
+        reworker.stop()
+    assert whole(url)
+
+
+def test_a_stream_that_is_gone_keeps_no_other_waiting(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with desk(url) as service, closing(open_connection(url)) as connection:
+        for name in ("paris", "rome"):
+            feed(service, 30, stream=name)
+            service.correct((name, f"{name}-0-3", None))
+        (number, name), _ = waiting_streams(connection)
+        assert service.do("delete", name) == "deleted"
+        service.engine.finish_all()
+        reworker = Reworker(service.engine, url)
+        assert reworker._try(connection, number, name) is False
+        assert f"stream {number} could not be made anew" in caplog.text
+        assert f"stream must be there, got none of number {number}" in caplog.text
+        assert service.engine.reworks == {}
+        assert service.engine.rework_all() == 1 and stream_of(url, "rome").corrections == 0
+    assert whole(url)
+
+
+def test_a_fault_of_ours_leaves_the_old_state_and_the_service(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes late, when half of the new state is written."""
+
+    def fails(*_: Any) -> None:
+        raise ArithmeticError("no such number")
+
+    with desk(url) as service:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        before = stream_of(url)
+        with monkeypatch.context() as patched:
+            patched.setattr(Rework, "_state", fails)
+            assert service.engine.rework_all() == 0
+        assert "could not be made anew" in caplog.text and "no such number" in caplog.text
+        assert stream_of(url) == before and service.engine.reworks == {}
+        feed(service, 10, seed=1)
+        assert service.engine.rework_all() == 1 and stream_of(url).corrections == 0
+    assert whole(url)
+
+
+# ---- a server that goes away ----------------------------------------------------------------------------------------
+
+
+def test_a_session_that_ends_while_a_stream_is_read_ends_the_round(server: Any) -> None:
+    url = server.database()
+    with desk(url) as service, closing(open_connection(url)) as connection:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        ((number, name),) = waiting_streams(connection)
+        end_session(url, connection)
+        with pytest.raises(connection.outages):
+            Reworker(service.engine, url)._try(connection, number, name)
+        assert service.engine.reworks == {} and service.engine.rework_all() == 1
+    assert whole(url)
+
+
+def test_a_session_that_ends_before_the_new_state_is_there_leaves_the_old_one(server: Any) -> None:
+    url = server.database()
+    with desk(url) as service:
+        engine = service.engine
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        early, late = replayed(service, url), replayed(service, url)
+        end_session(url, engine.store.connection)
+        engine._guard(lambda: engine._put_in_place(late))
+        assert engine.is_away and late.ended.is_set() and not late.is_applied
+        engine._return()
+        assert not engine.is_away and stream_of(url).corrections == 1
+        engine._put_in_place(early)  # which has not heard what came meanwhile
+        assert early.ended.is_set() and not early.is_applied and stream_of(url).corrections == 1
+        assert engine.rework_all() == 1
+    assert whole(url)
+
+
+def test_rows_that_another_holds_get_their_new_state_later(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.store.postgres.LOCKED", 0.1)
+    url = server.database()
+    with desk(url) as service, psycopg.connect(url) as other:
+        feed(service, 30)
+        service.correct(("paris", "paris-0-3", None))
+        rework = replayed(service, url)
+        other.execute("SELECT * FROM stream FOR UPDATE")
+        service.engine._put_in_place(rework)
+        assert rework.ended.is_set() and not rework.is_applied and service.engine.reworks == {}
+        other.rollback()
+        assert service.engine.rework_all() == 1
+        feed(service, 10, seed=1)
+    assert whole(url)
+
+
+@pytest.mark.parametrize("what", ["outcome", "forecast", "control"])
+def test_what_another_process_does_in_between_is_in_the_new_state(server: Any, what: str) -> None:
+    """The engine notes what it has done itself: there may be gaps in it."""
+    url = server.database()
+    with desk(url, monitor=1000.0) as one, desk(url, monitor=1000.0) as two:
+        feed(one, 40)
+        one.correct(("paris", "paris-0-3", None))
+        rework = replayed(one, url)
+        one.ask(("paris", "a", 0.3))
+        if what == "outcome":
+            assert two.tell(("paris", "a", 1), ("paris", "paris-0-39", 0)) == ["learnt", "learnt"]
+        elif what == "forecast":
+            two.ask(("paris", "b", 0.3))
+            assert one.tell(("paris", "b", 1)) == ["learnt"]
+        else:
+            assert two.do("reset", "paris") == "reset"
+        one.ask(("paris", "c", 0.3))
+        one.engine._put_in_place(rework)
+        assert rework.is_applied and stream_of(url).corrections == 0
+        assert whole(url)
+        feed(two, 20, seed=1)
+    assert whole(url)
+
+
+def end_session(url: str, connection: Any) -> None:
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute("SELECT pg_terminate_backend(%s)", (connection.database.info.backend_pid,))
 
 
 def test_two_engines_do_it_once(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -97,6 +100,18 @@ def test_questions_that_nobody_waits_for_are_not_asked(url: str) -> None:
     thread.close()
     with pytest.raises(routes.Refusal, match="got one that stops"):
         thread._answer(routes.Question(lambda reader: reader.ping()))
+
+
+def test_metrics_of_a_service_that_stops_do_not_say_that_the_store_is_away(url: str) -> None:
+    with service_here(url):
+        pass
+    readers = routes.StoreReaders(url)
+    service: Any = SimpleNamespace(reads=readers)
+    readers.stop()
+    with pytest.raises(routes.Refusal, match="got one that stops") as caught:
+        asyncio.run(routes.Routes(service).metrics(None))  # type: ignore[arg-type]
+    assert (caught.value.code, caught.value.status) == ("stopping", 503)
+    readers.close()
 
 
 def test_an_interrupt_that_comes_too_late_harms_nobody(url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from calibeat.errors import InvalidInput
 from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal, StreamSettings
 from calibeat.service.maintenance import check, info, prune, rebuild, replay_check
-from calibeat.service.shape import Shape
-from calibeat.service.store import open_connection, owned
+from calibeat.service.model import Model
+from calibeat.service.shape import PLAIN, Shape
+from calibeat.service.store import open_connection, open_reader, owned
 from calibeat.service.store.types import stored_cells
 from calibeat.service.transfer import EventColumns, Stage, export, export_bank, import_events
 
@@ -286,6 +287,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("two", {"score": 0.5, "scores": [0.5, 0.5]}, "event must have either score or scores, got both"),
     ("two", {"score": 0.5, "groups": {"a": 1}}, "groups must be left out, as the stream has none, got some"),
     ("new", {"scores": [0.5, 0.5], "groups": {"a": 1}}, "groups must come with score, got scores or classes"),
+    ("new", {"score": 0.5, "groups": {"a\n": 1}}, "group must be text without control characters, got"),
     ("new", {"score": 0.5, "groups": {}}, "groups must have an attribute, got none"),
     (
         "new",
@@ -336,6 +338,18 @@ def test_groups_need_a_method_that_takes_them(tmp_path: Path) -> None:
         assert service._only([ForecastEvent("s", "e", scores=[0.5, 0.25, 0.25])])  # MULTI serves many classes
 
 
+def test_a_method_without_groups_loads_no_stream_with_groups(busy: Desk) -> None:
+    streams = [busy.engine._streams["groups"]]
+    with pytest.raises(InvalidInput, match=r"method must be auto or gauto for a stream with groups.* - at 'groups'"):
+        Model.named("tops").load(streams, [{}])
+
+
+def test_an_event_of_two_classes_is_its_score() -> None:
+    assert PLAIN.read(ForecastEvent("s", "e", 0.3)) == (0.3, None)
+    with pytest.raises(InvalidInput, match="score must be given, as the stream has two classes, got none"):
+        PLAIN.read(ForecastEvent("s", "e"))
+
+
 def test_the_same_id_in_two_streams_is_two_events(url: str) -> None:
     with desk(url, method="ops") as service:
         assert service.ask(("paris", "e1", 0.8), ("rome", "e1", 0.3)) == [0.8, 0.3]
@@ -355,6 +369,8 @@ def test_a_stream_can_be_said_before_its_first_event(url: str) -> None:
         wanted = {"attributes": ["z", "a", "m"], "crossings": [["m", "z"]], "cells": 2**14, "names": True}
         assert answer == {"stream": "s", "classes": None, "groups": wanted}
         service.group([StreamSettings("k", classes=["z", "a"])])
+        with closing(open_reader(url)) as reader:
+            assert reader.segments("s") == []  # nothing is learnt
     with desk(url, method="auto") as service:
         (answered,) = service._only([ForecastEvent("k", "e", scores={"a": 0.9, "z": 0.1})])
         assert list(answered) == ["z", "a"] and sum(answered.values()) == 1.0
@@ -592,6 +608,31 @@ def test_the_log_and_the_states_leave_the_store(url: str, tmp_path: Path) -> Non
     )
     assert rows["named"]["groups"] == '{"c": "fr"}' and "fr" not in rows["hashed"]["groups"]
     assert export_bank(url, tmp_path / "states.bank") == 1  # the stream of two classes without groups
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("stream", "a\tb", "stream must be text without control characters, got 'a\\tb'"),
+        ("id", "", "id must be a text of 1 to 200 characters, got 0"),
+        ("time", None, "time must be there, got nothing"),
+    ],
+)
+def test_an_exported_log_that_was_changed_is_refused_with_its_row(
+    tmp_path: Path, column: str, value: Any, sentence: str
+) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    with desk(str(tmp_path / "calibeat.db"), method="auto") as service:
+        for name in ("a", "b"):
+            service._only([ForecastEvent("pets", name, scores={"cat": 0.25, "dog": 0.75, "cow": 0.0})])
+    export(str(tmp_path / "calibeat.db"), tmp_path / "log.parquet")
+    table = pq.read_table(tmp_path / "log.parquet")
+    rows = table.to_pylist()
+    rows[1][column] = value
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), tmp_path / "log.parquet")
+    with Stage() as stage, pytest.raises(InvalidInput) as caught:
+        stage.read(files_of(str(tmp_path / "log.parquet")), EventColumns({}), Options())
+    assert str(caught.value) == f"{sentence} - at row 2 of {tmp_path / 'log.parquet'}"
 
 
 def test_an_exported_log_is_imported_again(tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from services import desk
 
 from calibeat import InvalidInput
 from calibeat.cli.main import main
-from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
 from calibeat.service.store import open_store
 
 EVENT = {"stream": "s", "id": "a", "score": 0.5}
+OUTCOME = {"stream": "s", "id": "a", "outcome": 1}
 
 
 @pytest.fixture
@@ -149,8 +150,9 @@ def test_postgres_goes_and_comes_and_the_service_stays(own_server: postgres.Post
 
 
 def test_a_service_on_a_thread_waits_for_its_database_and_outlives_it(
-    own_server: postgres.Postgres, caplog: pytest.LogCaptureFixture
+    own_server: postgres.Postgres, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("calibeat.service.rework.LOOK_SECONDS", 0.05)
     url, port, seen = own_server.database(), free_port(), list[tuple[int, str]]()
     open_store(url).close()
     own_server.stop()
@@ -160,21 +162,51 @@ def test_a_service_on_a_thread_waits_for_its_database_and_outlives_it(
         for path in ("/readyz", "/v1/streams"):
             answer = httpx.get(f"http://127.0.0.1:{port}{path}", timeout=20)
             seen.append((answer.status_code, answer.json()["error"]["code"]))
+        answer = httpx.post(f"http://127.0.0.1:{port}/v1/forecasts", json=EVENT, timeout=20)
+        seen.append((answer.status_code, answer.json()["error"]["code"]))
         own_server.start()
 
     starter = threading.Thread(target=look_and_start)
     starter.start()
     with service_here(url, port=port) as where, httpx.Client(base_url=where, timeout=30) as http:
         starter.join(60)
-        assert seen == [(503, "not_ready"), (503, "starting")]
+        assert seen == [(503, "not_ready"), (503, "starting"), (503, "starting")]
         assert http.get("/v1/streams").status_code == 200
-        own_server.kill()
+        told = http.post("/v1/forecasts", json=EVENT).json()
+        own_server.stop()
         for _ in range(2):  # over the connection that was there, and over a new one
-            away = http.get("/v1/streams")
-            assert (away.status_code, away.json()["error"]["code"]) == (503, "unavailable")
+            for away in (http.get("/v1/streams"), http.post("/v1/forecasts", json={**EVENT, "id": "b"})):
+                assert (away.status_code, away.json()["error"]["code"]) == (503, "unavailable")
+        wait_until(lambda: "corrections could not be applied, and are tried again" in caplog.text)
         assert "\ncalibeat_store_up 0\n" in http.get("/metrics").text
         own_server.start()
         wait_until(lambda: http.get("/v1/streams").status_code == 200, 30)
+        wait_until(lambda: http.get("/readyz").status_code == 200, 30)
+        assert http.post("/v1/forecasts", json=EVENT).json() == told
+        assert http.post("/v1/outcomes", json=OUTCOME).json() == {"status": "learnt"}
+        assert http.put("/v1/outcomes", json={**OUTCOME, "outcome": 0}).json() == {"status": "corrected"}
+        wait_until(lambda: http.get("/v1/streams/s").json()["corrections"] == 0)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_nobody_is_answered_as_long_as_the_server_is_away(own_server: postgres.Postgres) -> None:
+    url, heard = own_server.database(), list[Any]()
+    with desk(url) as service:
+        told = service.ask(("paris", "e1", 0.5))
+        engine = service.engine
+        engine._deliver = heard.extend
+        own_server.stop()
+        engine._do([(0, [ForecastEvent("paris", "e2", 0.5)]), (1, [OutcomeEvent("paris", "e1", 1)])])
+        assert [ticket for ticket, _ in heard] == [0, 1] and engine.is_away
+        with pytest.raises(Refusal, match="the store must answer, got a database that is away") as caught:
+            engine.submit(2, [ForecastEvent("paris", "e2", 0.5)])
+        refusals = [*(refusal for _, refusal in heard), caught.value]
+        assert {(refusal.code, refusal.status) for refusal in refusals} == {("unavailable", 503)}
+        own_server.start()
+        engine._return()
+        assert not engine.is_away and service.ask(("paris", "e1", 0.5)) == told
+        assert service.tell(("paris", "e2", 1), ("paris", "e1", 1)) == ["unknown", "learnt"]
+    assert replay_check(url).is_same and check(url) == []
 
 
 def test_a_session_that_ended_while_nobody_asked_is_not_noticed(server: postgres.Postgres) -> None:

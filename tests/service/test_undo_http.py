@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from served import service_here, wait_until
-from services import whole
+from services import desk, whole
 
 from calibeat import OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.cli.main import main
@@ -244,7 +244,7 @@ def test_a_stream_that_another_service_renames_is_resumed_all_the_same(
         assert answer.status_code == 200
         stream = Stream(http, "plain", "water")
         found = wait_until(lambda: (found := stream.info())["held"] == 0 and found)
-        assert (found["state"], found["outcomes"]) == ("learning", 210)
+        assert (found["state"], found["outcomes"]) == ("no monitor", 210)
     assert whole(url)
 
 
@@ -328,4 +328,16 @@ def test_the_same_from_the_command_line(url: str, tmp_path: Any, capsys: pytest.
     assert store("forget", "--id", "e7", "--stream", "plain/b", "--json") == 0
     assert '{"forgotten": 1}' in capsys.readouterr().out
     assert store("freeze", "plain/d") == 2 and "stream must be one that has events" in capsys.readouterr().err
+    for arguments, words in (
+        (("forget",), "--id or --ids-file must name the events to forget, got none"),
+        (("forget", "--id", "e9", "--stream", "plain/d"), "stream must be one of the store, got 'plain/d'"),
+        (("rename", "plain/a", "a\tb"), "to must be text without control characters, got"),
+        (("rename", "plain/a", "plain/b"), "to must be the name of no stream, got 'plain/b'"),
+    ):
+        assert store(*arguments) == 2 and words in capsys.readouterr().err
+    with desk(url) as service:
+        service.ask(("plain/b", "of one stream", 0.5))
+    for forgotten in ("1 event", "0 events"):
+        assert store("forget", "--id", "of one stream") == 0
+        assert capsys.readouterr().out.startswith(f"{forgotten} forgotten")
     assert store("check") == 0 and store("replay", "--check") == 0

@@ -384,18 +384,14 @@ class Engine:
 
     def _return(self) -> None:
         """Try to open a new session. The store must still be the one that this engine was started for."""
-        if self._url is None:
-            return
+        assert self._url is not None  # noqa: S101 - it was opened
         failures: tuple[type[Exception], ...] = (*self.store.failures, InvalidInput)
         with ExitStack() as opened:
             try:
                 store = open_store(self._url)
-            except failures:  # still away, or in the hands of a command
-                return
-            opened.callback(store.close)
-            try:
+                opened.callback(store.close)
                 meta = get_meta(store.connection)
-            except failures:
+            except failures:  # still away, or in the hands of a command
                 return
             if meta.get("method") != self.method_name or meta.get("described") != description_of(self.method_name):
                 # A command has made it another store. Whoever has started this service must say what it is to do.
@@ -686,9 +682,6 @@ class Engine:
         except Refusal as refusal:
             store.rollback()
             return [(ticket, refusal)]
-        except BaseException:
-            self._streams.clear()  # it may be ahead of the store
-            raise
         if controls.is_changed:
             store.commit()
         else:

@@ -183,6 +183,8 @@ class Rework:
 
     def feed(self, part: list[Logged], connection: Any) -> None:
         """The next operations, with what is right."""
+        if not part:
+            return
         right = [self._right(event) for event in part]
         self._reset = max([self._reset, *(event.number for event in part if event.verb == "reset")])
         at = next((i for i, event in enumerate(right) if event.number >= self._cut), len(right))
@@ -238,11 +240,10 @@ class Rework:
             self.feed_tail(connection, OPERATIONS_AT_ONCE)
 
     def feed_tail(self, connection: Any, most: int) -> None:
-        """Some of what was noted."""
+        """Some of what was noted, up to where another process has done something: from there on the log is read."""
         part = [self.tail.popleft() for _ in range(min(most, len(self.tail)))]
         part = [event for event in part if event.number >= self._next]
-        if part:
-            self.feed(part, connection)
+        self.feed([event for at, event in enumerate(part, self._next) if event.number == at], connection)
 
     def note(self, number: int, verb: str, now: float) -> None:
         """Something was done to the stream."""

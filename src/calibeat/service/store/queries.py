@@ -627,8 +627,6 @@ class Reader:
             raise Refusal(
                 "no_groups", f"segments must be those of groups, got {name!r:.60}, which has none", "stream", 404
             )
-        if state is None:
-            return []
         return self._segments(number, bytes(state), shape.groups, least)
 
     def _segments(self, number: int, state: bytes, groups: Groups, least: int) -> list[Segment]:
