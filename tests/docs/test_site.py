@@ -189,7 +189,7 @@ class Prose(HTMLParser):
         self.words, self.blocks, self._inside = "", list[str](), list[str]()
         self.feed(path.read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0])
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
         if tag in {"pre", "code", "math", "script", "style"}:
             self._inside.append(tag)
             self.blocks += [""] if tag == "pre" else []
