@@ -57,10 +57,10 @@ class HowReplayed:
         if self.outcome_times:  # `run` takes the times themselves
             is_known = "y is not None" if outcomes == "past_labels" else "y == y"
             pairs = f"zip(past_outcome_times, {outcomes})"
-            return [f"known = [t if {is_known} else None for t, y in {pairs}]"] if self.missing else []
+            return [f"known = [\n    t if {is_known} else None for t, y in {pairs}\n]"] if self.missing else []
         if self.delay_microseconds:
-            later = f"past_times + np.timedelta64({self.delay_microseconds}, 'us')"
-            lines.append(f"due = np.searchsorted(past_times, {later})  # {self.delay} late")
+            lines.append(f"late = np.timedelta64({self.delay_microseconds}, 'us')  # {self.delay}")
+            lines.append("due = np.searchsorted(past_times, past_times + late)")
             lines.append("due = np.maximum(due, np.arange(1, len(due) + 1))  # not before its own event")
         elif self.delay_events or self.missing:
             late = f"{self.delay_events:,} events late" if self.delay_events else "at once"
