@@ -569,8 +569,8 @@ UNSETTLED = (
 )
 
 AGAIN = (
-    "Run the backtest again when you have said it. Which method to use depends on it, and so does the code: a method that "
-    "has learnt from outcomes at once expects them at once."
+    "Run the backtest again when you have said it. Which method to use depends on it, and so does the code: a method "
+    "that has learnt from outcomes at once expects them at once."
 )
 
 
