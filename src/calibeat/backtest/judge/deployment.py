@@ -89,10 +89,12 @@ class HowReplayed:
         if len(call) > LONGEST_LINE:
             inner = "".join(f"\n    {argument}," for argument in arguments)
             call = f"forecasts = {host}.run({inner}\n)"
-        return "\n".join([*lines, call])
+        about = [GROUPS] if "groups=past_groups" in more else []
+        return "\n".join([*about, *lines, call])
 
 
 LONGEST_LINE = 88
+GROUPS = "# past_groups: a data frame or a dict of columns; groups, below: a dict of values"
 
 CODE = """\
 {imports}
