@@ -285,8 +285,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def update(self, forecasts: Any, y: Any) -> str | list[str]:
         """Learn the labels of receipts that `forecast` has given: one or many, in any order, at any time.
 
-        Says what happened, of each receipt: "learnt", or "repeated" if its label came before. If a receipt is refused, those before it have been learnt; all of them
-        may be sent again.
+        Says what happened, of each receipt: "learnt", or "repeated" if its label came before. If a receipt is refused,
+        those before it have been learnt; all of them may be sent again.
 
         Raises
         ------
