@@ -116,7 +116,8 @@ def test_it_is_noticed_said_and_replayed_beside(tmp_path: Path) -> None:
     assert (result.forecasts["auto, mature 30min"] == alone).all()
     losses = dict(zip(result.table["method"].tolist(), result.table["log_loss"].tolist(), strict=True))
     assert losses["auto, mature 30min"] < losses["auto"]
-    worth = f"better (log-loss {losses['auto, mature 30min']:.4f}, as they come {losses['auto']:.4f}). If you deploy AUTO, hold each"
+    worth = f"better (log-loss {losses['auto, mature 30min']:.4f}, as they come {losses['auto']:.4f}). If you deploy "
+    worth += "AUTO, hold each"
     assert worth in said and worth in ages["advice"] and "until it is 30min old (--mature 30min)" in ages["advice"]
     result.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

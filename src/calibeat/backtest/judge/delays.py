@@ -41,7 +41,7 @@ def _held_back(replayed: Replayed) -> tuple[Runner, str, float, float] | None:
 
 
 def _worth(tried: tuple[Runner, str, float, float]) -> str:
-    """Whether it paid to hold outcomes back, and what to do where the method is deployed: the verdict may be another."""
+    """Whether it paid to hold outcomes back, and what to do if the method is deployed: the verdict may differ."""
     held, label, mine, theirs = tried
     age, losses = held.contender.age, f"(log-loss {mine:.4f}, as they come {theirs:.4f})"
     if mine >= theirs:
