@@ -46,6 +46,7 @@ def test_what_a_manager_must_know_is_in_the_open():
         assert caveat in " ".join(terminal(told).split("judged after")[0].split())
         assert caveat in snippet(told).replace("\u00a0", " ")
     assert "<b>Log-loss</b> is how surprised the forecasts were by what happened, on average: 0 is perfect" in plain
+    assert "to say 50 % each time costs 0.693, and to be sure and wrong costs most." in plain
 
 
 def test_a_verdict_that_is_not_settled_deploys_nothing_in_the_terminal():

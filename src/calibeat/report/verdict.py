@@ -18,8 +18,8 @@ from .schema import AnswerInfo, Happened, LeaderboardRow, Number, Payload, Tripl
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 BAR_WIDTH, BAR_HEIGHT = 400, 14
 LOG_LOSS = (
-    " is how surprised the forecasts were by what happened, on average: 0 is perfect, to say 50 % each time costs "
-    "0.693, and to be sure and wrong costs most."
+    " is how surprised the forecasts were by what happened, on average: 0 is perfect, {same}, and to be sure and wrong "
+    "costs most."
 )
 
 # ---- verdict -----------------------------------------------------------------------------------------------------
@@ -51,9 +51,17 @@ def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
     return [
         *(shown if happened else []),
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
-        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS), id="log-loss"),
+        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS.format(same=_same(payload))), id="log-loss"),
         _do_this(answer, settled=is_settled(payload)),
     ]
+
+
+def _same(payload: Payload) -> str:
+    """What it costs to know nothing."""
+    if "classes" not in payload:
+        return "to say 50 % each time costs 0.693"
+    total = payload["classes"]["total"]
+    return f"to give each of {total} classes the same chance costs {math.log(total):.3f}"
 
 
 def is_settled(payload: Payload) -> bool:
