@@ -27,6 +27,7 @@ from calibeat import (
     OutcomeConflict,
     UnknownMethod,
     backtest,
+    bounds,
     metrics,
     rivals,
 )
@@ -273,6 +274,11 @@ def test_methods_of_others() -> None:
                 host(own)
     with pytest.raises(UnknownMethod, match=r"got float 0\.5$"):
         Calibrator(0.5)  # type: ignore[arg-type]
+
+
+def test_the_tab_key_shows_what_is_made_here() -> None:
+    for module, some in ((metrics, {"log_loss", "reliability_curve"}), (bounds, {"auto_loss", "hops_calibration"})):
+        assert some <= set(dir(module)) and not {"np", "math", "Callable", "LEAN", "Any"} & set(dir(module))
 
 
 def test_metrics_by_other_names() -> None:
