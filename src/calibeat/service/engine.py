@@ -87,6 +87,7 @@ TRIES = 20
 ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
 LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to the next: others serve streams too
 SHORT = 1.0  # seconds: a session that is opened again within them was not away
+FORGOTTEN_SECONDS = 0.5  # from one look whether another process has forgotten something to the next
 SOON = 0.001  # seconds after a deadline
 LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
@@ -94,6 +95,11 @@ _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  #
 _SILENT = (
     "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
     "FROM alarm WHERE time > ? AND what = ?"
+)
+# Streams of which something is still to be forgotten.
+_FORGETTING = (
+    "SELECT DISTINCT c.stream FROM correction c JOIN stream s ON s.number = c.stream "  # noqa: S608
+    f"WHERE c.applied = 0 AND c.is_forgetting = 1 AND s.mode <> {DELETING}"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
 
@@ -187,13 +193,14 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
-        self._next_look = -np.inf  # see `_look_for_rest`
+        self._next_look = self._next_forgotten = -np.inf  # see `_look_for_rest` and `_look_for_forgotten`
         # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
         self._resuming: dict[int, None] = {}
         self._deleting: list[int] = []  # numbers of streams whose events are being deleted
         self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
         self._finished: deque[Rework] = deque()  # those whose new state is there
         self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
+        self._is_leaving = False  # nobody is to wait any longer: see `hurry`
         self._reworker: Reworker | None = None
         self.is_away = False  # the database does not answer: requests are refused
         self._left: float | None = None  # since when
@@ -257,6 +264,12 @@ class Engine:
             self.counters.queued = self._events
             self._wake.notify()
 
+    def hurry(self) -> None:
+        """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
+        with self._wake:
+            self._is_leaving = True
+            self._wake.notify()
+
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         if self._reworker is not None:
@@ -285,6 +298,8 @@ class Engine:
                     self._guard(partial(self._put_in_place, self._finished.popleft()))
                 if self._deleting and not self.is_away:
                     self._guard(self.delete_some)
+                if self._is_leaving:
+                    self._refuse_forgetting()
                 self._keep_house(is_idle=not requests)
             self._refuse_forgetting()
             if not self.is_away:
@@ -300,6 +315,8 @@ class Engine:
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
             self._guard(self._look_for_rest)
+        if self._forgetting and self.store.is_server and not self.is_away:
+            self._guard(self._look_for_forgotten)
         if self._listener is not None and now >= self._next_beat and not self.is_away:
             self._guard(self._beat)
 
@@ -309,7 +326,7 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if self._finished and not self.is_away:
+                if (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
                     return []
                 if self._wake.wait(self._idle()):
                     continue
@@ -799,8 +816,18 @@ class Engine:
         sentence = "the service must run to forget, got one that stops - it is done after the next start"
         refusal = Refusal("stopping", sentence, None, 503)
         waiting = [(ticket, refusal) for tickets in self._forgetting.values() for ticket in tickets]
+        self._forgetting.clear()
         if waiting:
             self._tell(self._deliver, waiting)
+
+    def _look_for_forgotten(self) -> None:
+        """Another process may have forgotten what somebody waits for here, or be about to."""
+        if time.monotonic() < self._next_forgotten:
+            return
+        self._next_forgotten = time.monotonic() + FORGOTTEN_SECONDS
+        waiting = {number for (number,) in self.store.connection.all(_FORGETTING)}
+        for number in self._forgetting.keys() - waiting:
+            self._answer_forgetting(number)
 
     def progress(self, name: str) -> float | None:
         """How much of a stream is replayed that is being made anew; None if this process does not do it."""
@@ -842,6 +869,7 @@ class Engine:
         if self._unranked:
             return queries.QUIET_SECONDS
         waits = [AGE_SECONDS] if self._has_ages else [LOOK_SECONDS] if self.store.is_server else []
+        waits += [FORGOTTEN_SECONDS] if self._forgetting and self.store.is_server else []
         if self._listener is not None:
             waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
         return min(waits, default=None)

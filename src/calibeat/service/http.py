@@ -956,8 +956,10 @@ class Server(uvicorn.Server):
         return Protocol(config=self.config, server_state=self.server_state, app_state={})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop without waiting for slow pages."""
+        """Stop without waiting for slow pages, nor until something is forgotten."""
         self.service.reads.stop()
+        if self.service.endpoints.engine is not None:
+            self.service.endpoints.engine.hurry()
         await super().shutdown(sockets)
 
     def stop(self) -> None:

@@ -496,8 +496,8 @@ class Reworker:
         is_done = True
         with closing(open_connection(self._url)) as connection:
             for number, name in waiting_streams(connection):
-                if connection.try_lock(number):
-                    is_done &= self._try(connection, number, name)
+                # If another process does it, look again soon: it may be killed.
+                is_done &= bool(connection.try_lock(number)) and self._try(connection, number, name)
                 if self._is_stopping:
                     break
         return is_done
