@@ -560,3 +560,20 @@ def test_two_engines_do_it_once(server: Any, monkeypatch: pytest.MonkeyPatch) ->
     for engine in engines:
         engine.stop()
     assert whole(url) and stream_of(url).events == 120
+
+
+def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_monitor(url: str) -> None:
+    """The base of later replays was written when the monitor still waited for it."""
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40)
+        service.do("freeze", "paris")
+        assert service.tell(*(("paris", f"paris-0-{at}", 1) for at in (37, 38))) == ["held", "held"]
+        service.ask(("paris", "person", 0.5))
+        assert service.forget("paris", "person") == 1 and whole(url)
+        service.do("resume", "paris", outcomes="drop")
+        service.engine.finish_all()
+        assert whole(url)
+        feed(service, 20, seed=1)
+        service.correct(("paris", "paris-1-3", None))
+        assert service.engine.rework_all() == 1
+    assert whole(url)
