@@ -87,21 +87,17 @@ TRIES = 20
 ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
 LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to the next: others serve streams too
 SHORT = 1.0  # seconds: a session that is opened again within them was not away
-FORGOTTEN_SECONDS = 0.5  # from one look whether another process has forgotten something to the next
 SOON = 0.001  # seconds after a deadline
 LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
+FORGETTING_SECONDS = 0.2  # the same while somebody waits until something is forgotten
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
     "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
     "FROM alarm WHERE time > ? AND what = ?"
 )
-# Streams of which something is still to be forgotten.
-_FORGETTING = (
-    "SELECT DISTINCT c.stream FROM correction c JOIN stream s ON s.number = c.stream "  # noqa: S608
-    f"WHERE c.applied = 0 AND c.is_forgetting = 1 AND s.mode <> {DELETING}"
-)
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
+_IS_FORGETTING = "SELECT DISTINCT stream FROM correction WHERE applied = 0 AND is_forgetting = 1"
 
 _log = logging.getLogger(__name__)
 
@@ -193,7 +189,7 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
-        self._next_look = self._next_forgotten = -np.inf  # see `_look_for_rest` and `_look_for_forgotten`
+        self._next_look = -np.inf  # see `_look_for_rest`
         # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
         self._resuming: dict[int, None] = {}
         self._deleting: list[int] = []  # numbers of streams whose events are being deleted
@@ -315,8 +311,6 @@ class Engine:
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
             self._guard(self._look_for_rest)
-        if self._forgetting and self.store.is_server and not self.is_away:
-            self._guard(self._look_for_forgotten)
         if self._listener is not None and now >= self._next_beat and not self.is_away:
             self._guard(self._beat)
 
@@ -678,11 +672,18 @@ class Engine:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     def _look_for_rest(self) -> None:
-        """What another process has left, or a process before: streams that are being resumed or deleted."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        """What another process has left, or a process before: streams that are being resumed or deleted.
+
+        Another process may also have forgotten what this one was asked to forget.
+        """
         rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
         self._deleting = [number for number, mode in rows if mode == DELETING]
         self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
+        if self._forgetting:
+            waiting = self.store.connection.all(_IS_FORGETTING)
+            for number in self._forgetting.keys() - {number for (number,) in waiting}:
+                self._answer_forgetting(number)
+        self._next_look = time.monotonic() + (LOOK_SECONDS if not self._forgetting else FORGETTING_SECONDS)
 
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
@@ -708,6 +709,7 @@ class Engine:
             self._resuming[state.number] = None
         if done == FORGETTING and state is not None:  # it is answered when it is done
             self._forgetting.setdefault(state.number, []).append(ticket)
+            self._next_look = time.monotonic() + FORGETTING_SECONDS
             if self._reworker is not None:
                 self._reworker.wake()
             return []
@@ -820,15 +822,6 @@ class Engine:
         if waiting:
             self._tell(self._deliver, waiting)
 
-    def _look_for_forgotten(self) -> None:
-        """Another process may have forgotten what somebody waits for here, or be about to."""
-        if time.monotonic() < self._next_forgotten:
-            return
-        self._next_forgotten = time.monotonic() + FORGOTTEN_SECONDS
-        waiting = {number for (number,) in self.store.connection.all(_FORGETTING)}
-        for number in self._forgetting.keys() - waiting:
-            self._answer_forgetting(number)
-
     def progress(self, name: str) -> float | None:
         """How much of a stream is replayed that is being made anew; None if this process does not do it."""
         found = [rework for rework in list(self.reworks.values()) if rework.name == name]
@@ -868,8 +861,9 @@ class Engine:
             return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
-        waits = [AGE_SECONDS] if self._has_ages else [LOOK_SECONDS] if self.store.is_server else []
-        waits += [FORGOTTEN_SECONDS] if self._forgetting and self.store.is_server else []
+        waits = [AGE_SECONDS] if self._has_ages else []
+        if self.store.is_server:
+            waits.append(max(0.0, self._next_look - time.monotonic()))
         if self._listener is not None:
             waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
         return min(waits, default=None)
