@@ -577,3 +577,23 @@ def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_moni
         service.correct(("paris", "paris-1-3", None))
         assert service.engine.rework_all() == 1
     assert whole(url)
+
+
+def test_what_the_method_said_of_events_before_the_base_is_kept_until_the_monitor_has_read_it(url: str) -> None:
+    """The score was told instead, and an earlier outcome is missing."""
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40, late=1, invert=True)
+        service.do("passthrough", "paris")
+        service.ask(*(("paris", f"raw-{at}", at / 10) for at in range(1, 10)))
+        service.do("resume", "paris")
+        service.tell(*(("paris", f"raw-{at}", 1) for at in range(2, 6)))
+        for name in ("one", "two"):
+            service.ask(("paris", name, 0.5))
+            assert service.forget("paris", name) == 1 and whole(url)
+        service.tell(*(("paris", f"raw-{at}", 1) for at in range(6, 10)))
+        feed(service, 10, seed=1)
+        service.correct(("paris", "paris-1-3", None))
+        assert service.engine.rework_all() == 1 and whole(url)
+    with desk(url, monitor=1000.0) as service:  # which reads what is held
+        service.tell(("paris", "raw-1", 0), ("paris", "paris-0-39", 1))
+    assert whole(url)
