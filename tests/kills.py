@@ -60,7 +60,7 @@ def serve(url: str, method: str) -> None:
     from calibeat.service.engine import Engine, EngineSettings
     from calibeat.service.events import Refusal
 
-    engine = Engine.open(url, EngineSettings(method=method))
+    engine = Engine.open(url, EngineSettings(method=method, monitor=2000.0))
     engine.start(deliver)
     for ticket, events in requests():
         try:
