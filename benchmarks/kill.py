@@ -25,12 +25,24 @@ from typing import Any
 from benchmarks import table
 
 METHODS = ("tops", "auto", "hops", "gauto")  # all of them watched by monitors
-SHAPES = {"auto": ("", "k", "g"), "gauto": ("", "k", "g")}  # groups need AUTO's lanes; others have two and three classes
+SHAPES = {
+    "auto": ("", "k", "g"),
+    "gauto": ("", "k", "g"),
+}  # groups need AUTO's lanes; others have two and three classes
 MOST = (5, 50)  # events in a request: small ones for every other method, large ones for the rest
 KILLS, FAULTS = 200, 60
 HEAD = (
     *("store", "method", "batch", "faults", "s each", "forecasts", "outcomes", "repeats", "sent again", "hung up"),
-    *("corrected", "forgotten", "other verbs", "lost", "doubled", "changed", "not as the library", "streams that differ"),
+    *(
+        "corrected",
+        "forgotten",
+        "other verbs",
+        "lost",
+        "doubled",
+        "changed",
+        "not as the library",
+        "streams that differ",
+    ),
 )
 
 

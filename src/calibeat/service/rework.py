@@ -139,6 +139,11 @@ class Rework:
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
 
+    @property
+    def forgets(self) -> bool:
+        """Whether it deletes events."""
+        return bool(self._forgotten)
+
     # ---- on a thread that only reads --------------------------------------------------------------------------------
 
     def start(self, connection: Any, model: Model) -> None:
