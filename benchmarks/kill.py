@@ -2,11 +2,11 @@
 cut off from it, or lose it by a kill. The load and the verdict are those of the tests (tests/faults.py and kills.py),
 with more faults.
 
-Clients send batches of forecasts, and late, doubled and contradicting outcomes, for streams of two classes, of three and
-with groups. In half of the streams they also correct and retract outcomes, forget events, freeze, resume, pass through
-and reset. They hang up before some answers, send again what was not answered, and remember what they were told. At the
-end the store must hold all of it and nothing that was forgotten, its state must be that of a replay, bit for bit, and
-each forecast of the other half that of the library in the order of the log.
+Clients send batches of forecasts, and late, doubled and contradicting outcomes, for streams of two classes, of three
+and with groups. In half of the streams they also correct and retract outcomes, forget events, freeze, resume, pass
+through and reset. They hang up before some answers, send again what was not answered, and remember what they were told.
+At the end the store must hold all of it and nothing that was forgotten, its state must be that of a replay, bit for
+bit, and each forecast of the other half that of the library in the order of the log.
 
 ``python -m benchmarks.kill --kills 200 --faults 60`` says how many; ``python -m benchmarks kill`` does as many as this.
 """

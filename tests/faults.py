@@ -34,10 +34,8 @@ PATIENCE = 0.5  # seconds after which a request without an answer is sent again,
 FEW = 20  # answers before each fault
 SENDERS = 4  # connections to a service
 MONITOR = "2000"  # outcomes between false alarms
-DONE = {
-    **{"freeze": "frozen", "resume": "resumed", "passthrough": "passthrough", "reset": "reset"},
-    "forget": "forgotten",
-}
+# How the engine calls what was done.
+DONE = {"freeze": "frozen", "resume": "resumed", "passthrough": "passthrough", "reset": "reset", "forget": "forgotten"}
 ENDS = {0, -signal.SIGKILL}  # how a service may end: stopped, killed; a database that is away ends none
 
 
