@@ -30,7 +30,7 @@ from typing import Any
 import kills
 
 LOST_ANSWERS = 0.03  # requests whose sender hangs up before the answer
-PATIENCE = 0.5  # seconds after which a request without an answer is sent again, perhaps to the other service
+PATIENCE = 1.5  # seconds after which a request without an answer is sent again, perhaps to the other service
 FEW = 20  # answers before each fault
 SENDERS = 4  # connections to a service
 MONITOR = "2000"  # outcomes between false alarms
@@ -280,6 +280,7 @@ class Load:
             if not service.is_alive:
                 self._end(service, signal.SIGKILL)
                 self.services[at] = self._start()
+                self._sent = dict.fromkeys(self._sent, 0.0)  # some of them were lost with it
 
     def _end(self, service: Service, number: int) -> None:
         status = service.end(number)
