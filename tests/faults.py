@@ -280,7 +280,16 @@ class Load:
             if not service.is_alive:
                 self._end(service, signal.SIGKILL)
                 self.services[at] = self._start()
-                self._sent = dict.fromkeys(self._sent, 0.0)  # some of them were lost with it
+                self._send_again()
+
+    def _send_again(self) -> None:
+        """What was not answered may be lost with a service that has ended."""
+        if len(self.services) > 1:  # or the other one does it later: the next `work` sends it
+            self._sent = dict.fromkeys(self._sent, 0.0)
+            return
+        for request in list(self.clients.waiting.values()):  # no other copy of it is under way
+            self.numbers["sent again"] += 1
+            self._send(request)
 
     def _end(self, service: Service, number: int) -> None:
         status = service.end(number)

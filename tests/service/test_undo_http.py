@@ -112,6 +112,7 @@ def test_freeze_resume_passthrough_and_reset(served: httpx.Client, shape: str) -
     assert stream.do("freeze")["state"] == "frozen"
     stream.ask(*((f"f{at}", 0.8) for at in range(20)))
     assert stream.tell(*((f"f{at}", 0) for at in range(20))) == ["held"] * 20
+    assert stream.http.get(f"{stream.path}/events/f3").json()["status"] == "held"
     assert stream.ask(("frozen", 0.8)) == before
     assert stream.do("passthrough")["state"] == "frozen, passthrough"
     raw = given(shape, 0.8)
