@@ -340,6 +340,8 @@ def link(table: Slots, hashes: Hashes, first: int) -> None:
     """Put the slots first, first + 1, ... in the table, where there is room for them."""
     size = len(table)
     for i in range(len(hashes)):
+        if i + KEYS_AHEAD < len(hashes):
+            prefetch(table, home(hashes[i + KEYS_AHEAD], size))
         at = home(hashes[i], size)
         while table[at] >= 0:
             at = at + 1 if at + 1 < size else 0
@@ -357,6 +359,16 @@ def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
     while table[at] >= 0 and keys[table[at]] != key:
         at = at + 1 if at + 1 < size else 0
     return at
+
+
+@kernel
+def look_ahead_of_ints(keys: Ints, table: Slots, hashes: Hashes, i: int) -> None:
+    """Two steps lead to a key, table and list, each in another place: ask for them well before its turn."""
+    if i + 2 * KEYS_AHEAD < len(hashes):
+        prefetch(table, home(hashes[i + 2 * KEYS_AHEAD], len(table)))
+        slot = table[home(hashes[i + KEYS_AHEAD], len(table))]
+        if slot >= 0:
+            prefetch(keys, slot)
 
 
 @entry
@@ -378,6 +390,7 @@ def find_int(keys: Ints, table: Slots, count: int, key: int, first: int, second:
 def find_ints(keys: Ints, table: Slots, wanted: Ints, hashes: Hashes, slots: Slots) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(wanted)):
+        look_ahead_of_ints(keys, table, hashes, i)
         slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
 
 
@@ -387,6 +400,7 @@ def add_ints(
 ) -> tuple[int, int]:
     """The slot of each wanted key, new ones added while there is room -> (how many were served, keys now)."""
     for i in range(len(wanted)):
+        look_ahead_of_ints(keys, table, hashes, i)
         at = place_of_int(keys, table, wanted[i], hashes[i])
         if table[at] < 0:
             if count >= room:
@@ -535,8 +549,11 @@ class Index(ABC):
                 room = int(_FULLEST * len(self.table))
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
-                if at < last:
-                    self._grow()
+                if at < last:  # make room for all that are left, or for twice as many as there are
+                    left = min(len(column) - at, max(last - at, self.count))
+                    self._grow(int((self.count + left) / _FULLEST) + 1)
+        if 2 * self.count < len(self.table):
+            self._resize(int(_GROWTH * self.count / _FULLEST))
         return slots
 
     def find_one(self, key: Any) -> int:
@@ -590,8 +607,8 @@ class Index(ABC):
             at = (at + 1) % len(self.table)
         return at
 
-    def _grow(self) -> None:
-        self._resize(int(_GROWTH * len(self.table)) + _SMALLEST_TABLE)
+    def _grow(self, size: int = 0) -> None:
+        self._resize(max(size, int(_GROWTH * len(self.table)) + _SMALLEST_TABLE))
 
     def _resize(self, size: int) -> None:
         size = max(size, int(self.count / _FULLEST) + _SMALLEST_TABLE)
