@@ -287,7 +287,7 @@ if named:
 scores = rng.random(keys)
 outcomes = (rng.random(keys) < scores).astype(float)
 best = [1e9, 1e9]
-for _ in range(7):
+for _ in range(15):
     bank = Bank(method, threads=1)
     for i in range(2):
         begin = process_time()
@@ -300,9 +300,9 @@ print(json.dumps(best))
 def new_keys(*, quick: bool) -> None:
     """The first event of every key in a batch, beside the same batch again."""
     share = 4 if quick else 1
-    works = [("ops", 200_000, ""), ("tops", 100_000, ""), ("tops", 100_000, "named"), ("auto", 19_000, "")]
+    works = [("ops", 200_000, ""), ("tops", 100_000, ""), ("tops", 100_000, "named"), ("auto", 10_000, "")]
     lines, notes = [], []
-    for method, count, named in [*works, ("hops", 18_000, "")]:
+    for method, count, named in [*works, ("hops", 10_000, "")]:
         keys = count // share
         new, known = (1e9 * spent / keys for spent in in_kept_memory(_NEW_KEYS, method, str(keys), named))
         name = f"{method.upper()}{', string keys' if named else ''}"

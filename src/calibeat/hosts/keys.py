@@ -340,8 +340,6 @@ def link(table: Slots, hashes: Hashes, first: int) -> None:
     """Put the slots first, first + 1, ... in the table, where there is room for them."""
     size = len(table)
     for i in range(len(hashes)):
-        if i + KEYS_AHEAD < len(hashes):
-            prefetch(table, home(hashes[i + KEYS_AHEAD], size))
         at = home(hashes[i], size)
         while table[at] >= 0:
             at = at + 1 if at + 1 < size else 0
@@ -359,16 +357,6 @@ def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
     while table[at] >= 0 and keys[table[at]] != key:
         at = at + 1 if at + 1 < size else 0
     return at
-
-
-@kernel
-def look_ahead_of_ints(keys: Ints, table: Slots, hashes: Hashes, i: int) -> None:
-    """Two steps lead to a key, table and list, each in another place: ask for them well before its turn."""
-    if i + 2 * KEYS_AHEAD < len(hashes):
-        prefetch(table, home(hashes[i + 2 * KEYS_AHEAD], len(table)))
-        slot = table[home(hashes[i + KEYS_AHEAD], len(table))]
-        if slot >= 0:
-            prefetch(keys, slot)
 
 
 @entry
@@ -390,7 +378,6 @@ def find_int(keys: Ints, table: Slots, count: int, key: int, first: int, second:
 def find_ints(keys: Ints, table: Slots, wanted: Ints, hashes: Hashes, slots: Slots) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(wanted)):
-        look_ahead_of_ints(keys, table, hashes, i)
         slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
 
 
@@ -400,7 +387,6 @@ def add_ints(
 ) -> tuple[int, int]:
     """The slot of each wanted key, new ones added while there is room -> (how many were served, keys now)."""
     for i in range(len(wanted)):
-        look_ahead_of_ints(keys, table, hashes, i)
         at = place_of_int(keys, table, wanted[i], hashes[i])
         if table[at] < 0:
             if count >= room:
@@ -541,7 +527,7 @@ class Index(ABC):
         """The slot of each key; one that is not here yet gets the next free slot."""
         if len(column) <= FEW_KEYS:
             return np.array([self.add_one(key) for key in column.plain()], dtype=np.int32)
-        slots = np.empty(len(column), dtype=np.int32)
+        slots, before = np.empty(len(column), dtype=np.int32), self.table
         for first in range(0, len(column), _HASHED_AT_ONCE):
             at, last = first, min(first + _HASHED_AT_ONCE, len(column))
             while at < last:
@@ -552,7 +538,7 @@ class Index(ABC):
                 if at < last:  # make room for all that are left, or for twice as many as there are
                     left = min(len(column) - at, max(last - at, self.count))
                     self._grow(int((self.count + left) / _FULLEST) + 1)
-        if 2 * self.count < len(self.table):
+        if self.table is not before and 2 * self.count < len(self.table):  # it has grown for keys that were not new
             self._resize(int(_GROWTH * self.count / _FULLEST))
         return slots
 
