@@ -34,6 +34,9 @@ TABLES = {
     "threads": "bank:threads",
     "strings": "bank:strings",
     "files": "bank:files",
+    "new-keys": "bank:new_keys",
+    "lean": "bank:lean",
+    "ten-millions": "bank:ten_millions",
     "fold": "fold:fold",
     "growth": "fold:lock_and_growth",
     "prefetch": "fold:prefetch",
@@ -70,7 +73,7 @@ TABLES = {
     "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
-LONG = {"kill", "soak", "spark-kill"}  # take an hour: only when they are named
+LONG = {"kill", "soak", "spark-kill", "ten-millions"}  # take an hour or 6 GB of memory: only when they are named
 
 
 def main() -> None:

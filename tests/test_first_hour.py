@@ -242,6 +242,9 @@ def test_what_people_look_for_in_a_bank(name: str, instead: str, tmp_path: Path)
 
 
 def test_names_asked_of_the_class() -> None:
+    for kind in (Calibrator, MultiCalibrator, Bank, MultiBank):
+        assert not hasattr(kind, "fit")
+        assert not hasattr(kind, "__getattr__")  # it would make every call of a method slower
     for host in (Calibrator, MultiCalibrator):
         assert not hasattr(host, "load")
         with pytest.raises(AttributeError, match=r"has no attribute 'load': use Calibrator.from_json\(text\)"):
