@@ -61,6 +61,7 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "batches": "batches:parts",
     "spark": "spark:scale",
     "spark-bucket": "spark_bucket:cost",
     "spark-state": "spark_state:layouts",
