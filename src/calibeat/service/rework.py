@@ -224,7 +224,7 @@ class Rework:
         play = self.play
         monitor = None
         if self._model.watched is not None and play.replayed.monitor is not None:
-            for queue in play.replayed.queues:
+            if (queue := play.replayed.queue) is not None:
                 queue.finish()
                 for nth in self._forgotten & queue.held.keys():
                     queue.held[nth] = None
