@@ -25,6 +25,7 @@ from .types import (
     END_ALARMS,
     FORGET_NAME,
     INSERT_ALARMS,
+    INSERT_BODIES,
     INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
@@ -33,6 +34,7 @@ from .types import (
     INSERT_SAID,
     INSERT_SHAPES,
     INSERT_STREAMS,
+    OR_BODY,
     OR_CELL,
     OR_NAME,
     OR_SHAPE,
@@ -358,6 +360,7 @@ class SqliteStore(Store):
         self._many(_SETTLE, rows["settled"], _SETTLED)
         written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
         check_written(written, len(rows["stream"]))
+        self._many(INSERT_BODIES, rows["body"], OR_BODY)
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
         if rows["ended"]:
             self.connection.run_many(END_ALARMS, rows["ended"])
