@@ -62,6 +62,7 @@ TABLES = {
     "serve": "serve:throughput",
     "soak": "serve:soak",
     "batches": "batches:parts",
+    "service-growth": "batches:growth",
     "spark": "spark:scale",
     "spark-bucket": "spark_bucket:cost",
     "spark-state": "spark_state:layouts",

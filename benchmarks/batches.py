@@ -2,25 +2,37 @@
 
 The engine runs in this process, without HTTP, on an SQLite store. Half of the events are forecasts, the other half
 outcomes of forecasts two groups ago. The parts are CPU time of the thread; a part is counted without the parts in it.
+
+`python -m benchmarks.batches FORECASTS STREAMS` measures the growth at another size than `service-growth`: first so
+many forecasts and their outcomes of a thousand streams, then a pending forecast of each of so many streams.
 """
 
 from __future__ import annotations
 
 import gc
+import resource
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from time import thread_time
+from pathlib import Path
+from time import thread_time, time
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from benchmarks import table
+from benchmarks.serve import LEARNS, contenders
+from benchmarks.serve_load import load
 from calibeat.service import engine as engine_module
 from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import prune
 from calibeat.service.model import Model
 from calibeat.service.plan import Plan
+from calibeat.service.store import open_reader
+from calibeat.service.store.queries import overview, view
 from calibeat.service.store.sqlite import SqliteStore
 from calibeat.service.wire import (
     ForecastAnswer,
@@ -186,3 +198,131 @@ def parts(*, quick: bool) -> None:
             rows,
             [f"with notices at most {GOAL:g} us: {best:.1f}, {table.verdict(met=best <= GOAL)}"],
         )
+
+    over_http(quick=quick)
+
+
+def over_http(*, quick: bool) -> None:
+    """The same over HTTP, beside a service that only answers: CPU of the processes, in turns."""
+    turns, seconds, connections = (2, 3.0, 8) if quick else (4, 9.0, 8)
+    best = dict[str, float]()
+    with contenders() as found:
+        for _ in range(turns):
+            for name, contender in found.items():
+                before = contender.cpu()
+                measured = load(contender.url, connections, seconds, BATCH)
+                each = 1e6 * (contender.cpu() - before) / max(1, measured.requests * BATCH)
+                best[name] = min(best.get(name, each), each)
+    rows = [
+        [name, f"{each:.1f}", f"{best['bare'] / each:.2f}", f"{best[LEARNS] / each:.2f}"] for name, each in best.items()
+    ]
+    ours, ratio = best["SQLite"], best["bare"] / best["SQLite"]
+    table.show(
+        f"over HTTP: {connections} connections, {BATCH} events a request, TOPS, notices on",
+        ["service", "CPU us an event", "of bare", "of bare that learns"],
+        rows,
+        [
+            f"SQLite at most {GOAL:g} us: {ours:.1f}, {table.verdict(met=ours <= GOAL)}",
+            f"at least 0.5 of bare: {ratio:.2f}, {table.verdict(met=ratio >= 0.5)}",
+        ],
+    )
+
+
+# ---- growth ---------------------------------------------------------------------------------------------------------
+
+STEPS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the events, after which it is measured
+WINDOW = 10  # groups that a measurement is made of
+AT_ONCE = 2_000  # forecasts in a group
+
+
+def growth(*, quick: bool) -> None:
+    """What an event costs as the store grows."""
+    grow(100_000 if quick else 1_000_000, 50_000 if quick else 200_000)
+
+
+def grow(events: int, streams: int) -> None:
+    """The curves: settled events of a thousand streams, then pending forecasts of many."""
+    head = ["forecasts so far", "CPU us an operation", "of the first", "RSS MiB", "store MiB"]
+    for many in (False, True):
+        count, names = (streams, streams) if many else (events, STREAMS)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "calibeat.db"
+            rows = list(_grow(path, count, names, settles=not many))
+            what = "a pending forecast of each stream" if many else "outcomes two groups later"
+            title = f"{count:,} forecasts of {names:,} streams, {what}, groups of {AT_ONCE:,} forecasts, TOPS"
+            table.show(title, head, rows, _questions(path, f"s{names // 2}"))
+
+
+def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list[str]]:
+    """Rows of the table, as the store grows."""
+    engine = Engine.open(str(path), SETTINGS["notice"])
+    engine.listen()
+    marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
+    spent, first, rng = list[float](), 0.0, np.random.default_rng(0)
+    groups = count // AT_ONCE
+    for group in range(groups):
+        ids = range(group * AT_ONCE, (group + 1) * AT_ONCE)
+        scores = rng.random(AT_ONCE).tolist()
+        queue: list[Any] = [
+            (None, [ForecastEvent(_stream(i, names), f"a3f9-{i}", s) for i, s in zip(ids, scores, strict=True)])
+        ]
+        if settles and group >= 2:
+            old = range((group - 2) * AT_ONCE, (group - 1) * AT_ONCE)
+            queue.append((None, [OutcomeEvent(_stream(i, names), f"a3f9-{i}", i * 31 % 97 % 2) for i in old]))
+        begun = thread_time()
+        engine.process(queue)
+        spent.append((thread_time() - begun) / sum(len(each) for _, each in queue))
+        if group + 1 in marks:
+            now = 1e6 * float(np.median(spent[-WINDOW:]))
+            first = first or now
+            beside = [path, path.with_name(path.name + "-wal")]
+            size = sum(file.stat().st_size for file in beside if file.exists()) / 2**20
+            sign = [
+                f"{(group + 1) * AT_ONCE:,}",
+                f"{now:.1f}",
+                f"{now / first:.2f}",
+                f"{_resident():.0f}",
+                f"{size:.0f}",
+            ]
+            yield sign
+    while engine._unranked:
+        engine.rank()
+    engine.store.close()
+
+
+def _stream(i: int, names: int) -> str:
+    """The streams in an order that jumps about."""
+    return f"s{i * 7919 % names}"
+
+
+def _resident() -> float:
+    """MiB of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _questions(path: Path, stream: str) -> list[str]:
+    """What a reader and a clean-up take on the store as it is in the end."""
+    reader, now = open_reader(str(path)), time()
+    questions: dict[str, Callable[[], object]] = {
+        "the totals of /metrics": reader.totals,
+        "the dashboard's first page": lambda: overview(reader, now),
+        "a stream's page": lambda: view(reader, now, stream, "all"),
+    }
+    found = []
+    for name, question in questions.items():
+        begun = thread_time()
+        question()
+        found.append(f"{name}: {1e3 * (thread_time() - begun):.1f} ms of CPU")
+    reader.close()
+    begun, size = thread_time(), path.stat().st_size / 2**20
+    deleted = prune(str(path), 0.0)
+    after = path.stat().st_size / 2**20
+    found.append(
+        f"store prune: {deleted:,} events in {thread_time() - begun:.1f} s of CPU, {size:.0f} -> {after:.0f} MiB"
+    )
+    return found
+
+
+if __name__ == "__main__":
+    grow(*map(int, sys.argv[1:3]))
