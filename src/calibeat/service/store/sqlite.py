@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -419,7 +420,7 @@ class SqliteStore(Store):
         most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
         while first < count:
             size = min(most, 1 << ((count - first).bit_length() - 1))
-            arguments = [value for row in rows[first : first + size] for value in row]
+            arguments = list(chain.from_iterable(rows[first : first + size]))
             done = self.connection.database.execute(f"{head}VALUES {','.join([marks] * size)}{tail}", arguments)
             written += done.rowcount
             first += size
