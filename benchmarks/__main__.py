@@ -66,6 +66,8 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "batches": "batches:parts",
+    "service-growth": "batches:growth",
     "spark": "spark:scale",
     "spark-bucket": "spark_bucket:cost",
     "spark-state": "spark_state:layouts",

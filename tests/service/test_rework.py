@@ -348,7 +348,7 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
         feed(service, 40)
     with desk(url, monitor=1000.0) as service:
         feed(service, 40, seed=1)
-        monitor = "SELECT monitor FROM stream"
+        monitor = "SELECT monitor FROM body"
         before = service.engine.store.connection.all(monitor)
         assert before != [(None,)]
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-3", None))

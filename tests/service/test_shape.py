@@ -203,7 +203,10 @@ def test_states_are_made_anew_and_old_events_go(url: str) -> None:
 def tables_of(url: str) -> Any:
     connection = open_connection(url)
     try:
-        states = "SELECT name, state, text FROM stream LEFT JOIN shape ON shape.stream = number ORDER BY name"
+        states = (
+            "SELECT name, state, text FROM stream JOIN body ON body.stream = number "
+            "LEFT JOIN shape ON shape.stream = number ORDER BY name"
+        )
         cells = "SELECT stream, slot, held FROM cell WHERE is_base = 0 ORDER BY stream, slot"
         return connection.all(states), connection.all(cells)
     finally:

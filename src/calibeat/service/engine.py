@@ -79,6 +79,7 @@ LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
 OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
+MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
@@ -173,7 +174,7 @@ class Engine:
         self.counters = EngineCounters()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
-        self._streams: dict[str, StreamState] = {}
+        self._streams: dict[str, StreamState] = {}  # the one used last at the end
         self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
@@ -497,7 +498,7 @@ class Engine:
             store.rollback()
         for number in resumed:
             del self._resuming[number]
-        self._drop_tables(names)
+        self._drop_unused(names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
@@ -524,13 +525,22 @@ class Engine:
                 state.named = names[-1][1] + 1 if names else 0
         self._streams.update(loaded)
 
-    def _drop_tables(self, names: set[str]) -> None:
-        """Forget the streams with groups that were not used for longest, where there are too many tables."""
+    def _drop_unused(self, names: set[str]) -> None:
+        """Forget the streams that were not used for longest, where there are too many of them or of their tables."""
+        streams = self._streams
         for name in names:
-            state = self._streams.get(name)
-            if state is not None and state.table is not None:
+            state = streams.pop(name, None)
+            if state is None:
+                continue
+            streams[name] = state
+            if state.table is not None:
                 self._tables.pop(name, None)
                 self._tables[name] = None
+        if len(streams) > MOST_STREAMS:  # many at once: to look for the first one passes all that are gone
+            kept = max(len(names), MOST_STREAMS * 3 // 4)
+            for name in list(islice(streams, len(streams) - kept)):
+                del streams[name]
+                self._tables.pop(name, None)
         while len(self._tables) > MOST_TABLES and (oldest := next(iter(self._tables))) not in names:
             del self._tables[oldest]
             self._streams.pop(oldest, None)

@@ -230,7 +230,7 @@ class Rework:
         play = self.play
         monitor = None
         if self._model.watched is not None and play.replayed.monitor is not None:
-            for queue in play.replayed.queues:
+            if (queue := play.replayed.queue) is not None:
                 queue.finish()
                 for nth in self._forgotten & queue.held.keys():
                     queue.held[nth] = None
@@ -417,14 +417,18 @@ class Rework:
             replace_cells(connection, stream.number, base.cells, is_base=True)
         connection.run(
             "UPDATE stream SET outcomes = ?, pending = ?, held = ?, expired = ?, alarms = ?, error = ?, raw_error = ?, "
-            "sums = ?, state = ?, monitor = ?, since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, "
-            "version = version + 1 WHERE number = ?",
+            "since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, version = version + 1 "
+            "WHERE number = ?",
             (
                 *(state.outcomes, state.pending, state.held, state.expired, state.alarms, state.error, state.raw_error),
                 # What was told before is not what the new state says.
-                *(state.sums, state.state, state.monitor, stream.seq if self._outcomes else stream.since),
+                stream.seq if self._outcomes else stream.since,
                 *(base.seq, base.events, base.state, base.monitor, stream.number),
             ),
+        )
+        connection.run(
+            "UPDATE body SET sums = ?, state = ?, monitor = ? WHERE stream = ?",
+            (state.sums, state.state, state.monitor, stream.number),
         )
 
 

@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -25,6 +26,7 @@ from .types import (
     END_ALARMS,
     FORGET_NAME,
     INSERT_ALARMS,
+    INSERT_BODIES,
     INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
@@ -33,6 +35,7 @@ from .types import (
     INSERT_SAID,
     INSERT_SHAPES,
     INSERT_STREAMS,
+    OR_BODY,
     OR_CELL,
     OR_NAME,
     OR_SHAPE,
@@ -358,6 +361,7 @@ class SqliteStore(Store):
         self._many(_SETTLE, rows["settled"], _SETTLED)
         written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
         check_written(written, len(rows["stream"]))
+        self._many(INSERT_BODIES, rows["body"], OR_BODY)
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
         if rows["ended"]:
             self.connection.run_many(END_ALARMS, rows["ended"])
@@ -425,7 +429,7 @@ class SqliteStore(Store):
         most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
         while first < count:
             size = min(most, 1 << ((count - first).bit_length() - 1))
-            arguments = [value for row in rows[first : first + size] for value in row]
+            arguments = list(chain.from_iterable(rows[first : first + size]))
             done = self.connection.database.execute(f"{head}VALUES {','.join([marks] * size)}{tail}", arguments)
             written += done.rowcount
             first += size
