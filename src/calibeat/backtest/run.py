@@ -581,8 +581,8 @@ def _trajectories(replayed: Replayed) -> Trajectories:
         method = runner.method
         if not isinstance(method, Method) or method.learner is None or isinstance(method.features, Histogram):
             continue
-        if runner.replay.trail:
-            methods[runner.name] = _trajectory(method, runner.replay.trail)
+        if runner.trail:
+            methods[runner.name] = _trajectory(method, runner.trail)
     x: list[str] | list[int] = [iso(t) for t in replayed.mark_times] if timed else replayed.marks
     return {"by": "time" if timed else "event", "x": x, "methods": methods}
 

@@ -17,7 +17,16 @@ from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
-from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, auto_or_first
+from .contenders import (
+    AnyMethod,
+    AnyReplay,
+    Contender,
+    Context,
+    KeyVariants,
+    MethodReplay,
+    auto_or_first,
+    parted,
+)
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
 from .tally import Blocks, ScoreTally, Tally, floor_of, judged, losses
 
@@ -48,7 +57,8 @@ class Runner:
     tally: Tally
     at_once: tuple[AnyReplay, Tally] | None  # the same with outcomes that arrive at once, where they are late
     underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
-    seconds: float = 0.0
+    expert: Runner | None = None  # whose forecasts are the scores of this replay: of a calibeater alone
+    own_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -59,6 +69,16 @@ class Runner:
     def method(self) -> AnyMethod | None:
         """Of the contender; None where it is no method with a stream for each key."""
         return self.contender.method
+
+    @property
+    def trail(self) -> list[Vector]:
+        """What its parameters were at the marks."""
+        return (self.expert or self).replay.trail
+
+    @property
+    def seconds(self) -> float:
+        """That the method took, with its expert."""
+        return self.own_seconds + (self.expert.own_seconds if self.expert else 0.0)
 
 
 @dataclass(eq=False)
@@ -116,6 +136,8 @@ def replay_log(
     ages = Ages() if first.clock_is_time and numbers == 1 else None
     if maturity is None and ages is not None:
         runners += _with_maturity(first, contenders, bins)
+    if not late:
+        _share_experts(runners)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
@@ -138,6 +160,15 @@ def _with_maturity(first: Chunk, contenders: Sequence[Contender], bins: int) -> 
         return []
     maturity, age = ages.maturity
     return [Runner(contender.maturing(age), contender.start(True), Tally(bins), None, Underway(maturity))]
+
+
+def _share_experts(runners: list[Runner]) -> None:
+    """Of TOPS and HOPS only the calibeaters are replayed, on the forecasts of OPS, where that is replayed too."""
+    for runner in runners:
+        parts = parted(runner.method)
+        expert = next((each for each in runners if parts and each.method == parts[0]), None)
+        if parts and expert and isinstance(runner.replay, MethodReplay):
+            runner.expert, runner.replay = expert, MethodReplay(parts[1])
 
 
 class _ReplayLoop:
@@ -166,14 +197,16 @@ class _ReplayLoop:
             to.scores.count(chunk.scores, chunk.outcomes, place)
         context = Context(chunk, plan, draws, streams, marks)
 
-        def through(runner: Runner) -> Vector:
+        def through(runner: Runner, expert: Vector | None = None) -> Vector:
             began = thread_time()
             mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
+            if expert is not None:
+                mine = Context(replace(chunk, scores=expert), None, draws, streams)
             forecasts = runner.replay.feed(mine)
             runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
-            runner.seconds += thread_time() - began
+            runner.own_seconds += thread_time() - began
             if runner.at_once is not None:
                 # As if each outcome had been known at once; a forecast without an outcome changes nothing.
                 replay, tally = runner.at_once
@@ -182,11 +215,19 @@ class _ReplayLoop:
                 tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
             return forecasts
 
-        forecasts = list(self._map(through, to.runners))
-        self._count(chunk, forecasts[0], place, streams)
+        def family(expert: Runner) -> dict[str, Vector]:
+            """The forecasts of a runner, and of those that it is the expert of."""
+            issued = through(expert)
+            followers = [runner for runner in to.runners if runner.expert is expert]
+            return {expert.name: issued} | {runner.name: through(runner, issued) for runner in followers}
+
+        found: dict[str, Vector] = {}
+        for each in self._map(family, [runner for runner in to.runners if runner.expert is None]):
+            found |= each
+        forecasts = {runner.name: found[runner.name] for runner in to.runners}
+        self._count(chunk, forecasts[to.runners[0].name], place, streams)
         if self._on_forecasts is not None:
-            names = [runner.name for runner in to.runners]
-            self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
+            self._on_forecasts(chunk, forecasts, place)
 
     def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._underway is None or self._to.delays is None:
