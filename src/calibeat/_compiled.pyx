@@ -57,9 +57,15 @@ cdef inline Index min_Index(Index a, Index b) noexcept nogil:
     return b if b < a else a
 
 cdef inline (double, Index) split(double x) noexcept nogil:
+    cdef uint64_t bits
     cdef int exponent
-    cdef double mantissa = frexp(x, &exponent)
-    return mantissa, exponent
+    memcpy(&bits, &x, 8)
+    if 0 < (bits >> 52) < 2047:  # what nearly all numbers are: the C library would be called for each
+        bits, exponent = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FE0000000000000, <int>(bits >> 52) - 1022
+        memcpy(&x, &bits, 8)
+    else:
+        x = frexp(x, &exponent)
+    return x, exponent
 
 cdef inline Index mix_word(Index word) noexcept nogil:
     cdef uint64_t x = <uint64_t>word

@@ -75,7 +75,7 @@ from .replay.contenders import (
     with_key_variants,
     with_others,
 )
-from .replay.engine import OnForecasts, Replayed, Runner, replay_log
+from .replay.engine import Replayed, Runner, replay_log
 from .replay.tally import Blocks, judged
 from .result import BacktestResult
 
@@ -228,7 +228,7 @@ def run(
     *,
     keyed: bool,
     others: Mapping[str, str] | None = None,
-    on_forecasts: OnForecasts | None = None,
+    on_forecasts: Callable[[Chunk, dict[str, Vector], Ints], None] | None = None,
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`.
 
@@ -258,9 +258,9 @@ def run(
     hidden = {each.name for each in contenders if each.hidden}
     collector = Collector(options, contenders)
 
-    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints, losses: list[Vector]) -> None:
         shown = {name: values for name, values in forecasts.items() if name not in hidden}
-        collector.add(chunk, forecasts, shown, place)
+        collector.add(chunk, forecasts, shown, place, losses)
         if on_forecasts is not None:
             on_forecasts(chunk, shown, place)
 
@@ -338,11 +338,21 @@ class Collector:
         self.segments = segments_of(contenders, options.maturity)  # of groups
         self.first_events = FirstEvents()
 
-    def add(self, chunk: Chunk, every: dict[str, Vector], forecasts: dict[str, Vector], place: Ints) -> None:
-        """Count a chunk, in threads: compiled kernels release the interpreter. `every` are also those not shown."""
+    def add(
+        self,
+        chunk: Chunk,
+        every: dict[str, Vector],
+        forecasts: dict[str, Vector],
+        place: Ints,
+        losses: Sequence[Vector] = (),
+    ) -> None:
+        """Count a chunk, in threads: compiled kernels release the interpreter.
+
+        `every` are also those not shown, and `losses` theirs.
+        """
 
         def count() -> None:
-            leader = self._counting.add(chunk, every, place)
+            leader = self._counting.add(chunk, every, place, losses)
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 

@@ -45,12 +45,17 @@ class Counting:
         self.sums = Intervals(1, bins)  # until the first chunk shows how many methods there are, and how late it is
         self._began = False
 
-    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
-        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader."""
+    def add(
+        self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints, losses: Sequence[Vector] = ()
+    ) -> Vector:
+        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader.
+
+        `losses` are their log-losses, if somebody has them.
+        """
         if not self._began:
             runs = typical_delay(chunk)
             self.sums, self._began = Intervals(len(forecasts), self.sums.bins, runs, chunk.numbers), True
-        return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
+        return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place, losses)
 
 
 class Comparison:

@@ -28,7 +28,7 @@ from .contenders import (
     parted,
 )
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
-from .tally import Blocks, ScoreTally, Tally, floor_of, judged, losses
+from .tally import Blocks, ScoreTally, Tally, judged, losses_of
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -36,7 +36,7 @@ MOST_WARM_UP = 1000  # outcomes
 NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
 LEAST_IN_PART = 256  # ... or of so many events
 
-OnForecasts = Callable[[Chunk, dict[str, Vector], Ints], None]
+OnForecasts = Callable[[Chunk, dict[str, Vector], Ints, list[Vector]], None]
 
 
 def default_warmup(outcomes: int) -> int:
@@ -119,8 +119,8 @@ def replay_log(
 ) -> Replayed:
     """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
-    in which each was counted. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
+    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts, the block in
+    which each event was counted, and the log-losses of each method. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
     come at clearly different ages in the first 20,000 events, one contender more is replayed: AUTO (or the first
     method) with such an age.
     """
@@ -190,20 +190,18 @@ class _ReplayLoop:
         place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
-        raw_loss = np.empty(len(chunk))
-        events = to.numbers, chunk.scores.reshape(-1), chunk.outcomes
-        losses(*events, place, floor_of(to.numbers), raw_loss)
+        raw_loss = losses_of(chunk.scores, chunk.outcomes, place)
         if to.numbers == 1:
             to.scores.count(chunk.scores, chunk.outcomes, place)
         context = Context(chunk, plan, draws, streams, marks)
 
-        def through(runner: Runner, expert: Vector | None = None) -> Vector:
+        def through(runner: Runner, expert: Vector | None = None) -> tuple[Vector, Vector]:
             began = thread_time()
             mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
             if expert is not None:
                 mine = Context(replace(chunk, scores=expert), None, draws, streams)
             forecasts = runner.replay.feed(mine)
-            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
+            losses = runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
             runner.own_seconds += thread_time() - began
@@ -213,21 +211,22 @@ class _ReplayLoop:
                 known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
                 at_once = replay.feed(Context(known, None, draws[labelled], streams))
                 tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
-            return forecasts
+            return forecasts, losses
 
-        def family(expert: Runner) -> dict[str, Vector]:
-            """The forecasts of a runner, and of those that it is the expert of."""
+        def family(expert: Runner) -> dict[str, tuple[Vector, Vector]]:
+            """Forecasts and losses of a runner, and of those that it is the expert of."""
             issued = through(expert)
             followers = [runner for runner in to.runners if runner.expert is expert]
-            return {expert.name: issued} | {runner.name: through(runner, issued) for runner in followers}
+            return {expert.name: issued} | {runner.name: through(runner, issued[0]) for runner in followers}
 
-        found: dict[str, Vector] = {}
+        found: dict[str, tuple[Vector, Vector]] = {}
         for each in self._map(family, [runner for runner in to.runners if runner.expert is None]):
             found |= each
-        forecasts = {runner.name: found[runner.name] for runner in to.runners}
-        self._count(chunk, forecasts[to.runners[0].name], place, streams)
+        names = [runner.name for runner in to.runners]
+        self._count(chunk, found[names[0]][0], place, streams)
         if self._on_forecasts is not None:
-            self._on_forecasts(chunk, forecasts, place)
+            forecasts = {name: found[name][0] for name in names}
+            self._on_forecasts(chunk, forecasts, place, [found[name][1] for name in names])
 
     def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._underway is None or self._to.delays is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.auto import EPS
-from calibeat.core.calibeating import bin_of
+from calibeat.core.calibeating import bin_among, bin_of, edges_of
 from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method
@@ -42,7 +42,7 @@ def floor_of(numbers: int) -> float:
 @kernel
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
-    least = p if p <= 0.5 else 1.0 - p
+    least = min(p, 1.0 - p)
     rank = 0
     if least >= 0.5**21:
         mantissa, exponent = math.frexp(least)
@@ -153,11 +153,18 @@ def judged(forecasts: Vector, outcomes: Vector) -> Judged:
 
 @entry
 def losses(K: int, scores: Vector, outcomes: Vector, place: Ints, floor: float, loss: Vector) -> None:
-    """The log-loss of the raw score of each event that has a place."""
+    """The log-loss of each event that has a place."""
     for i in range(len(outcomes)):
         loss[i] = 0.0
         if place[i] >= 0:
             loss[i] = -math.log(max(floor, mark(scores[i * K : (i + 1) * K], outcomes[i]).chance))
+
+
+def losses_of(forecasts: Vector, outcomes: Vector, place: Ints) -> Vector:
+    """The log-losses of forecasts, one number an event or K; 0 for an event without a place."""
+    loss, numbers = np.empty(len(outcomes)), 1 if forecasts.ndim == 1 else forecasts.shape[1]
+    losses(numbers, np.ascontiguousarray(forecasts).reshape(-1), outcomes, place, floor_of(numbers), loss)
+    return loss
 
 
 class TallySums(NamedTuple):
@@ -171,22 +178,38 @@ class TallySums(NamedTuple):
 
 @loop
 def tally(
-    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+    K: int,
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    raw_loss: Vector,
+    floor: float,
+    edges: Vector,
+    to: TallySums,
+    losses: Vector,
 ) -> None:
-    """Count each event in the block `place` (none if negative)."""
+    """Count each event in the block `place` (none if negative). The log-loss of each goes to `losses`."""
     if K == 1:  # a constant: the compiler leaves out what only many classes need
-        tally_events(1, forecasts, outcomes, place, raw_loss, floor, bins, to)
+        tally_events(1, forecasts, outcomes, place, raw_loss, floor, edges, to, losses)
     else:
-        tally_events(K, forecasts, outcomes, place, raw_loss, floor, bins, to)
+        tally_events(K, forecasts, outcomes, place, raw_loss, floor, edges, to, losses)
 
 
 @kernel
 def tally_events(
-    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+    K: int,
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    raw_loss: Vector,
+    floor: float,
+    edges: Vector,
+    to: TallySums,
+    losses: Vector,
 ) -> None:
     """The loop of `tally`."""
     cells, sums, ranks, running = to.cells, to.sums, to.ranks, to.running
-    m = float(bins)
+    bins = len(edges) - 1
     least = -math.log1p(-floor)
     for i in range(len(outcomes)):
         block = place[i]
@@ -194,21 +217,19 @@ def tally_events(
             continue
         one = mark(forecasts[i * K : (i + 1) * K], outcomes[i])
         p, y = one.forecast, one.outcome
-        at = 3 * (block * bins + bin_of(p, m))
+        at = 3 * (block * bins + bin_among(edges, p))
         cells[at] += 1.0
         cells[at + 1] += p
         cells[at + 2] += y
         loss = -math.log(max(floor, one.chance))
+        losses[i] = loss
         full = loss
         if one.chance < floor:
             full = -math.log(one.chance) if one.chance > 0.0 else math.inf
             running[2] += full - loss
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
         # that wins in the mean. Nor do forecasts of K classes as they are: they sum to one, and none is 0.
-        bet = full
-        if K == 1:
-            bet = loss if loss > least else least
-        log_e = raw_loss[i] - bet
+        log_e = raw_loss[i] - (max(loss, least) if K == 1 else full)
         at = 4 * block
         sums[at] += loss
         sums[at + 1] += one.square
@@ -216,7 +237,7 @@ def tally_events(
         sums[at + 3] += log_e
         if block > 0:
             rank = rank_of(p, STEPS)
-            ranks[rank + (RANKS if y == 1.0 else 0)] += 1.0
+            ranks[rank + RANKS * int(y)] += 1.0
             ranks[rank + 2 * RANKS] += p
             running[0] += log_e
             if running[0] > running[1]:
@@ -332,7 +353,7 @@ class Tally:
     """
 
     def __init__(self, bins: int, numbers: int = 1) -> None:
-        self.bins, self.numbers, self._floor = bins, numbers, floor_of(numbers)
+        self.bins, self.numbers, self._floor, self._edges = bins, numbers, floor_of(numbers), edges_of(bins)
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
         self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
@@ -340,13 +361,14 @@ class Tally:
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
         self.by_class = np.zeros((numbers if numbers > 1 else 0, bins, 3))
 
-    def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
-        """Count a chunk."""
-        events = self.numbers, forecasts.reshape(-1), outcomes, place
+    def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> Vector:
+        """Count a chunk -> the log-loss of each event that has a place."""
+        events, losses = (self.numbers, forecasts.reshape(-1), outcomes, place), np.zeros(len(outcomes))
         sums = TallySums(self._cells, self._sums, self.ranks, self.running)
-        tally(*events, raw_loss, self._floor, self.bins, sums)
+        tally(*events, raw_loss, self._floor, self._edges, sums, losses)
         if len(self.by_class):
             tally_classes(*events, self.bins, self.by_class.reshape(-1))
+        return losses
 
     def count_keys(
         self, forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, streams: int, most: int
