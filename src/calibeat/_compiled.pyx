@@ -67,6 +67,17 @@ cdef inline (double, Index) split(double x) noexcept nogil:
         x = frexp(x, &exponent)
     return x, exponent
 
+cdef inline (double, double) scale_of(double x) noexcept nogil:
+    # By its bits, so that the compiler can do it for several numbers at once: 2^52 + e is written down, not converted.
+    cdef uint64_t bits, mantissa, exponent
+    cdef double m, e
+    memcpy(&bits, &x, 8)
+    mantissa = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FF0000000000000
+    exponent = bits >> 52 | <uint64_t>0x4330000000000000
+    memcpy(&m, &mantissa, 8)
+    memcpy(&e, &exponent, 8)
+    return m, e - 4503599627371519.0  # 2^52 + 1023
+
 cdef inline Index mix_word(Index word) noexcept nogil:
     cdef uint64_t x = <uint64_t>word
     x = (x ^ (x >> 30)) * <uint64_t>0xBF58476D1CE4E5B9

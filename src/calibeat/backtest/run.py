@@ -76,7 +76,7 @@ from .replay.contenders import (
     with_others,
 )
 from .replay.engine import Replayed, Runner, replay_log
-from .replay.tally import Blocks, judged
+from .replay.tally import Blocks, Issued, judged
 from .result import BacktestResult
 
 # ---- from Python -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class _Kept:
 
     def keep(self, chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
         if chunk.trace is not None:
-            self._parts.append((chunk.trace, forecasts))
+            self._parts.append((chunk.trace, {name: values.copy() for name, values in forecasts.items()}))
 
     def by_row(self, rows: int) -> dict[str, Vector]:
         """Each forecast at the row of its event; NaN where a row was skipped."""
@@ -258,9 +258,9 @@ def run(
     hidden = {each.name for each in contenders if each.hidden}
     collector = Collector(options, contenders)
 
-    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints, losses: list[Vector]) -> None:
+    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints, issued: Issued) -> None:
         shown = {name: values for name, values in forecasts.items() if name not in hidden}
-        collector.add(chunk, forecasts, shown, place, losses)
+        collector.add(chunk, forecasts, shown, place, issued)
         if on_forecasts is not None:
             on_forecasts(chunk, shown, place)
 
@@ -344,15 +344,15 @@ class Collector:
         every: dict[str, Vector],
         forecasts: dict[str, Vector],
         place: Ints,
-        losses: Sequence[Vector] = (),
+        issued: Issued | None = None,
     ) -> None:
         """Count a chunk, in threads: compiled kernels release the interpreter.
 
-        `every` are also those not shown, and `losses` theirs.
+        `every` are also those not shown; `issued` are the same and what they lost.
         """
 
         def count() -> None:
-            leader = self._counting.add(chunk, every, place, losses)
+            leader = self._counting.add(chunk, every, place, issued)
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Ints, Table, Vector
-from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Tally, floor_of, losses_of, mark
+from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Lost, Tally, floor_of, lost, mark
 from calibeat.core.calibeating import bin_among, edges_of
 from calibeat.core.subset import kernel, loop, scratch, unrolled
 from calibeat.errors import InvalidInput
@@ -76,7 +76,8 @@ class Contrasts(NamedTuple):
 def count_events(
     K: int,
     P: Vector,
-    L: Vector,
+    loss: Vector,
+    slope: Vector,
     y: Vector,
     place: Ints,
     clip: float,
@@ -86,22 +87,23 @@ def count_events(
     work: Contrasts,
     led: Vector,
 ) -> None:
-    """Add a chunk of events. P are forecasts by method, event and class, the raw score first, and L their log-losses by
-    method and event. r goes to `led`.
+    """Add a chunk of events. P are forecasts by method, event and class, the raw score first; `loss` and `slope` are by
+    method and event (`Lost`). r goes to `led`.
 
     K = 1: two classes. `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
     if K == 1:  # a constant: the compiler leaves out what only many classes need
-        event_sums(1, P, L, y, place, clip, edges, run, sums, work, led)
+        event_sums(1, P, loss, slope, y, place, clip, edges, run, sums, work, led)
     else:
-        event_sums(K, P, L, y, place, clip, edges, run, sums, work, led)
+        event_sums(K, P, loss, slope, y, place, clip, edges, run, sums, work, led)
 
 
 @kernel
 def event_sums(  # noqa: C901 - one loop for two classes and many
     K: int,
     P: Vector,
-    L: Vector,
+    loss: Vector,
+    slope: Vector,
     y: Vector,
     place: Ints,
     clip: float,
@@ -123,13 +125,12 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
         r = P[(best * n + t) * K : (best * n + t + 1) * K]
         led[t] = r[0]
         for j in range(methods):
-            loss = L[j * n + t]
-            sums.lead[j] += loss
+            at = j * n + t
+            sums.lead[j] += loss[at]
             if place[t] == 0:
                 continue
-            at = (j * n + t) * K
-            one = mark(P[at : at + K], y[t])
-            sums.losses[LOG_LOSS, j] += loss
+            one = mark(P[at * K : (at + 1) * K], y[t])
+            sums.losses[LOG_LOSS, j] += loss[at]
             sums.losses[BRIER, j] += one.square
             cell, chance = bin_among(edges, one.forecast), r[one.top]
             gap = one.outcome - chance
@@ -142,10 +143,8 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
                 sums.own[MODEL, j, cell] += chance * (1.0 - chance)
                 continue
             sums.cells[MODEL, j, work.cell[0], cell] += chance * (1.0 - chance)
-            p = one.forecast
-            other = math.log(max(y[t] * (1.0 - p) + (1.0 - y[t]) * p, clip))  # of what did not happen
-            work.slopes[LOG_LOSS, j] = (2.0 * y[t] - 1.0) * (other + loss)
-            work.slopes[BRIER, j] = 1.0 - 2.0 * p
+            work.slopes[LOG_LOSS, j] = slope[at]
+            work.slopes[BRIER, j] = 1.0 - 2.0 * one.forecast
         if place[t] == 0:
             continue
         sums.state[0] += 1.0
@@ -275,21 +274,20 @@ class Intervals:
         """How many events were judged."""
         return int(self.sums.state[0])
 
-    def add(
-        self, forecasts: Vector, outcomes: Vector, place: Ints | None = None, known: Sequence[Vector] = ()
-    ) -> Vector:
+    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None, known: Lost | None = None) -> Vector:
         """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
 
         r is 0 for events that do not count. Many classes: forecasts[j, t, k], and outcomes are columns of labels.
-        `known` are the log-losses of the methods, if somebody has them.
+        `known` is what they lost, a row for each, if somebody has it.
         """
         shape = (self.methods, len(outcomes), self.numbers)[: 3 if self.numbers > 1 else 2]
         if forecasts.shape != shape:
             raise InvalidInput(f"forecasts must have shape {shape}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
         led = np.zeros(len(outcomes))
-        lost = np.array(known or [losses_of(values, outcomes, placed) for values in forecasts]).reshape(-1)
-        events = self.numbers, np.ascontiguousarray(forecasts).reshape(-1), lost, outcomes, placed
+        found = known or Lost(*map(np.array, zip(*(lost(p, outcomes, placed) for p in forecasts), strict=True)))
+        flat = np.ascontiguousarray(forecasts).reshape(-1), found.loss.reshape(-1), found.slope.reshape(-1)
+        events = self.numbers, *flat, outcomes, placed
         count_events(*events, floor_of(self.numbers), self._edges, self.runs, self.sums, self._work, led)
         return led
 

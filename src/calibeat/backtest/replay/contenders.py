@@ -536,10 +536,13 @@ class BaseRateReplay:
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
-        plan = context.plan or plan_at_once(context.chunk)
-        labels = plan.outcomes[plan.order].astype(np.int64)
-        events = np.arange(plan.first, len(plan.outcomes))
-        learnt = np.searchsorted(plan.due[plan.order], events, side="right")  # before each event, of this chunk
+        plan = context.plan
+        if plan is None:  # before each event, of this chunk, so many were learnt
+            known = ~np.isnan(context.chunk.outcomes)
+            labels, learnt = context.chunk.outcomes[known].astype(np.int64), np.cumsum(known) - known
+        else:
+            labels, events = plan.outcomes[plan.order].astype(np.int64), np.arange(plan.first, len(plan.outcomes))
+            learnt = np.searchsorted(plan.due[plan.order], events, side="right")
         total, classes = self._known.sum(), len(self._known)
         columns = []
         for k in range(classes) if self._numbers > 1 else [1]:

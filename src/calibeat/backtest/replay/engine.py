@@ -17,18 +17,9 @@ from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
-from .contenders import (
-    AnyMethod,
-    AnyReplay,
-    Contender,
-    Context,
-    KeyVariants,
-    MethodReplay,
-    auto_or_first,
-    parted,
-)
+from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, MethodReplay, auto_or_first, parted
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
-from .tally import Blocks, ScoreTally, Tally, judged, losses_of
+from .tally import Blocks, Issued, ScoreTally, Tally, judged, lost
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -36,7 +27,7 @@ MOST_WARM_UP = 1000  # outcomes
 NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
 LEAST_IN_PART = 256  # ... or of so many events
 
-OnForecasts = Callable[[Chunk, dict[str, Vector], Ints, list[Vector]], None]
+OnForecasts = Callable[[Chunk, dict[str, Vector], Ints, Issued], None]
 
 
 def default_warmup(outcomes: int) -> int:
@@ -120,9 +111,9 @@ def replay_log(
     """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
     `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts, the block in
-    which each event was counted, and the log-losses of each method. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
-    come at clearly different ages in the first 20,000 events, one contender more is replayed: AUTO (or the first
-    method) with such an age.
+    which each event was counted, and all of `Issued`: memory that the next chunk uses again. With a maturity all
+    contenders learn outcomes at that age. Without, if ones and zeros come at clearly different ages in the first 20,000
+    events, one contender more is replayed: AUTO (or the first method) with such an age.
     """
     first = next(chunks)
     late, numbers = first.clock is not None, first.numbers
@@ -178,6 +169,7 @@ class _ReplayLoop:
         self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
         self._underway = None if replayed.delays is None else Underway(replayed.maturity)
         self._stride = 1
+        self._issued: Issued | None = None
         self._made = np.zeros(1)  # forecasts per stream, for the draws
 
     def feed(self, chunk: Chunk, streams: int) -> None:
@@ -190,18 +182,18 @@ class _ReplayLoop:
         place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
-        raw_loss = losses_of(chunk.scores, chunk.outcomes, place)
         if to.numbers == 1:
             to.scores.count(chunk.scores, chunk.outcomes, place)
-        context = Context(chunk, plan, draws, streams, marks)
+        context, issued = Context(chunk, plan, draws, streams, marks), self._room(chunk)
+        raw_loss = lost(chunk.scores, chunk.outcomes, place, issued.of(0)).loss  # the raw score is the first
 
-        def through(runner: Runner, expert: Vector | None = None) -> tuple[Vector, Vector]:
-            began = thread_time()
+        def through(at: int, expert: Vector | None = None) -> None:
+            runner, forecasts, began = to.runners[at], issued.forecasts[at], thread_time()
             mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
             if expert is not None:
                 mine = Context(replace(chunk, scores=expert), None, draws, streams)
-            forecasts = runner.replay.feed(mine)
-            losses = runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
+            forecasts[:] = runner.replay.feed(mine)
+            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss, issued.of(at))
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
             runner.own_seconds += thread_time() - began
@@ -211,22 +203,25 @@ class _ReplayLoop:
                 known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
                 at_once = replay.feed(Context(known, None, draws[labelled], streams))
                 tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
-            return forecasts, losses
 
-        def family(expert: Runner) -> dict[str, tuple[Vector, Vector]]:
-            """Forecasts and losses of a runner, and of those that it is the expert of."""
-            issued = through(expert)
-            followers = [runner for runner in to.runners if runner.expert is expert]
-            return {expert.name: issued} | {runner.name: through(runner, issued[0]) for runner in followers}
+        def family(at: int) -> None:
+            """A runner, then those that it is the expert of."""
+            through(at)
+            for follower, runner in enumerate(to.runners):
+                if runner.expert is to.runners[at]:
+                    through(follower, issued.forecasts[at])
 
-        found: dict[str, tuple[Vector, Vector]] = {}
-        for each in self._map(family, [runner for runner in to.runners if runner.expert is None]):
-            found |= each
-        names = [runner.name for runner in to.runners]
-        self._count(chunk, found[names[0]][0], place, streams)
+        list(self._map(family, [at for at, runner in enumerate(to.runners) if runner.expert is None]))
+        self._count(chunk, issued.forecasts[0], place, streams)
         if self._on_forecasts is not None:
-            forecasts = {name: found[name][0] for name in names}
-            self._on_forecasts(chunk, forecasts, place, [found[name][1] for name in names])
+            forecasts = {runner.name: issued.forecasts[at] for at, runner in enumerate(to.runners)}
+            self._on_forecasts(chunk, forecasts, place, issued)
+
+    def _room(self, chunk: Chunk) -> Issued:
+        """The same memory for each chunk: new memory would cost more than what is written there."""
+        if self._issued is None or len(chunk) != self._issued.forecasts.shape[1]:
+            self._issued = Issued.empty(len(self._to.runners), chunk.scores.shape)
+        return self._issued
 
     def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._underway is None or self._to.delays is None:
