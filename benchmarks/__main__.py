@@ -38,6 +38,7 @@ TABLES = {
     "prefetch": "fold:prefetch",
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
+    "backtest-goals": "backtest:goals",
     "coverage": "coverage:coverage",
     "walks": "walks:walks",
     "guard": "guard:guard",
