@@ -263,6 +263,7 @@ def goals(*, quick: bool) -> None:
             ],
         ],
         [
-            "With keys two methods more are replayed and judged (AUTO without keys, AUTO with a pooled start), and FPS is not."
+            "Anchor of the first line: Python that imports NumPy and Arrow.",
+            "With keys two methods more are replayed and judged (AUTO without keys, and with a pooled start), not FPS.",
         ],
     )
