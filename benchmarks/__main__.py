@@ -42,6 +42,7 @@ TABLES = {
     "prefetch": "fold:prefetch",
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
+    "backtest-goals": "backtest:goals",
     "coverage": "coverage:coverage",
     "walks": "walks:walks",
     "guard": "guard:guard",

@@ -476,6 +476,8 @@ class Body:
                 return text, kind
             case "mix_word" | "cross_words":
                 return f"{name}({', '.join(texts)})", "Index"
+            case "scale_of":
+                return f"scale_of({texts[0]})", ("double", "double")
             case "exps":
                 return f"exps({texts[0]}.data, {texts[1]})", "void"
             case "prefetch":

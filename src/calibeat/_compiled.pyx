@@ -57,9 +57,26 @@ cdef inline Index min_Index(Index a, Index b) noexcept nogil:
     return b if b < a else a
 
 cdef inline (double, Index) split(double x) noexcept nogil:
+    cdef uint64_t bits
     cdef int exponent
-    cdef double mantissa = frexp(x, &exponent)
-    return mantissa, exponent
+    memcpy(&bits, &x, 8)
+    if 0 < (bits >> 52) < 2047:  # what nearly all numbers are: the C library would be called for each
+        bits, exponent = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FE0000000000000, <int>(bits >> 52) - 1022
+        memcpy(&x, &bits, 8)
+    else:
+        x = frexp(x, &exponent)
+    return x, exponent
+
+cdef inline (double, double) scale_of(double x) noexcept nogil:
+    # By its bits, so that the compiler can do it for several numbers at once: 2^52 + e is written down, not converted.
+    cdef uint64_t bits, mantissa, exponent
+    cdef double m, e
+    memcpy(&bits, &x, 8)
+    mantissa = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FF0000000000000
+    exponent = bits >> 52 | <uint64_t>0x4330000000000000
+    memcpy(&m, &mantissa, 8)
+    memcpy(&e, &exponent, 8)
+    return m, e - 4503599627371519.0  # 2^52 + 1023
 
 cdef inline Index mix_word(Index word) noexcept nogil:
     cdef uint64_t x = <uint64_t>word

@@ -75,8 +75,8 @@ from .replay.contenders import (
     with_key_variants,
     with_others,
 )
-from .replay.engine import OnForecasts, Replayed, Runner, replay_log
-from .replay.tally import Blocks, judged
+from .replay.engine import Replayed, Runner, replay_log
+from .replay.tally import Blocks, Issued, judged
 from .result import BacktestResult
 
 # ---- from Python -------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class _Kept:
 
     def keep(self, chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
         if chunk.trace is not None:
-            self._parts.append((chunk.trace, forecasts))
+            self._parts.append((chunk.trace, {name: values.copy() for name, values in forecasts.items()}))
 
     def by_row(self, rows: int) -> dict[str, Vector]:
         """Each forecast at the row of its event; NaN where a row was skipped."""
@@ -230,7 +230,7 @@ def run(
     *,
     keyed: bool,
     others: Mapping[str, str] | None = None,
-    on_forecasts: OnForecasts | None = None,
+    on_forecasts: Callable[[Chunk, dict[str, Vector], Ints], None] | None = None,
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`.
 
@@ -260,9 +260,9 @@ def run(
     hidden = {each.name for each in contenders if each.hidden}
     collector = Collector(options, contenders)
 
-    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints, issued: Issued) -> None:
         shown = {name: values for name, values in forecasts.items() if name not in hidden}
-        collector.add(chunk, forecasts, shown, place)
+        collector.add(chunk, forecasts, shown, place, issued)
         if on_forecasts is not None:
             on_forecasts(chunk, shown, place)
 
@@ -340,11 +340,21 @@ class Collector:
         self.segments = segments_of(contenders, options.maturity)  # of groups
         self.first_events = FirstEvents()
 
-    def add(self, chunk: Chunk, every: dict[str, Vector], forecasts: dict[str, Vector], place: Ints) -> None:
-        """Count a chunk, in threads: compiled kernels release the interpreter. `every` are also those not shown."""
+    def add(
+        self,
+        chunk: Chunk,
+        every: dict[str, Vector],
+        forecasts: dict[str, Vector],
+        place: Ints,
+        issued: Issued | None = None,
+    ) -> None:
+        """Count a chunk, in threads: compiled kernels release the interpreter.
+
+        `every` are also those not shown; `issued` are the same and what they lost.
+        """
 
         def count() -> None:
-            leader = self._counting.add(chunk, every, place)
+            leader = self._counting.add(chunk, every, place, issued)
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 
@@ -583,8 +593,8 @@ def _trajectories(replayed: Replayed) -> Trajectories:
         method = runner.method
         if not isinstance(method, Method) or method.learner is None or isinstance(method.features, Histogram):
             continue
-        if runner.replay.trail:
-            methods[runner.name] = _trajectory(method, runner.replay.trail)
+        if runner.trail:
+            methods[runner.name] = _trajectory(method, runner.trail)
     x: list[str] | list[int] = [iso(t) for t in replayed.mark_times] if timed else replayed.marks
     return {"by": "time" if timed else "event", "x": x, "methods": methods}
 

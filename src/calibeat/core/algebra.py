@@ -14,7 +14,7 @@ import numpy as np
 from calibeat._util.types import Vector
 
 from .layout import THETA
-from .subset import kernel
+from .subset import kernel, scale_of
 
 Triple = tuple[float, float, float]
 Matrix = tuple[float, float, float, float, float, float]
@@ -22,6 +22,32 @@ Matrix = tuple[float, float, float, float, float, float]
 ROUNDING = 2.0**-52
 
 triangle = cache(np.triu_indices)  # d -> the i and the j of each entry of a packed matrix
+
+
+# Of log((1 + s) / (1 - s)) = 2 s + s R(s^2), and log 2 in two parts: those of fdlibm (Sun Microsystems, 1993).
+LG1, LG2, LG3, LG4 = 0.6666666666666735, 0.3999999999940942, 0.2857142874366239, 0.22222198432149784
+LG5, LG6, LG7 = 0.1818357216161805, 0.15313837699209373, 0.14798198605116586
+LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+SQRT_2 = 1.4142135623730951
+
+
+@kernel
+def ln(x: float) -> float:
+    """The natural logarithm of a normal positive number, to within a unit of the last place.
+
+    It takes no branch and calls nothing, so a loop over many numbers becomes one over vectors, three times as fast as
+    the C library. Its bits are not the library's, but they are the same everywhere.
+    """
+    m, e = scale_of(x)
+    large = m > SQRT_2
+    f = (0.5 * m if large else m) - 1.0
+    k = e + 1.0 if large else e
+    s = f / (2.0 + f)
+    z = s * s
+    w = z * z
+    R = w * (LG2 + w * (LG4 + w * LG6)) + z * (LG1 + w * (LG3 + w * (LG5 + w * LG7)))
+    half = 0.5 * f * f
+    return k * LN2_HIGH - ((half - (s * (half + R) + k * LN2_LOW)) - f)
 
 
 @kernel

@@ -6,6 +6,7 @@ behind the learner's numbers in the row, each a pair (sum of outcomes, count).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +17,7 @@ from calibeat._util.check import check_choice, check_scale, check_whole
 from calibeat._util.types import Table, Vector
 
 from .parts import Calibeater, Check, Features, Formula
-from .subset import kernel
+from .subset import kernel, small_int
 
 KEEP, TRACK, HEDGE, SPLINE = 0, 1, 2, 3
 
@@ -157,6 +158,23 @@ def bin_of(p: float, m: float) -> int:
     if p < b / m:
         b -= 1
     elif b + 1 < m and p >= (b + 1) / m:
+        b += 1
+    return b
+
+
+def edges_of(bins: int) -> Vector:
+    """The edges of the bins of `bin_among`; nothing is at the last one or above it."""
+    return np.array([*(np.arange(bins) / bins), math.inf])
+
+
+@kernel
+def bin_among(edges: Vector, p: float) -> int:
+    """The same as `bin_of` without a division: edges[b] <= p < edges[b + 1], edges[b] = b / m."""
+    m = len(edges) - 1
+    b = min(small_int(p * float(m)), m - 1)
+    if p < edges[b]:
+        b -= 1
+    elif p >= edges[b + 1]:
         b += 1
     return b
 

@@ -85,5 +85,11 @@ def small_int(number: float) -> int:
     return int(number)
 
 
+def scale_of(number: float) -> tuple[float, float]:
+    """m and e of a normal positive number m 2^e, 1 <= m < 2. Processors take many numbers apart at once."""
+    half, exponent = math.frexp(number)
+    return 2.0 * half, exponent - 1.0
+
+
 def prefetch(array: Any, at: int) -> None:
     """Have the cache line of array[at] brought near, to be written: one instruction that never waits."""

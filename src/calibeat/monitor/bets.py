@@ -29,7 +29,7 @@ import numpy.typing as npt
 from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.columns import Table
 from calibeat._util.types import Vector
-from calibeat.core.subset import entry, kernel, large_kernel
+from calibeat.core.subset import exps, kernel, large_kernel, loop, scratch
 from calibeat.errors import InvalidInput
 
 # ---- the row -----------------------------------------------------------------------------------------------------
@@ -213,7 +213,10 @@ def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) ->
     row[wealth + 3] += g3
     # Always a = e^g0 and so on. Where phi is 1, a division says the same four times as fast.
     if phi > 1.0:
-        a, b, c, d = math.exp(g0), math.exp(g1), math.exp(g2), math.exp(g3)
+        bets = scratch(4)
+        bets[0], bets[1], bets[2], bets[3] = g0, g1, g2, g3
+        exps(bets, 4)
+        a, b, c, d = bets[0], bets[1], bets[2], bets[3]
     elif y == 1.0:
         a, b, c, d = E_SMALL / m0, E_LARGE / m1, I_SMALL / m2, I_LARGE / m3
     else:
@@ -312,6 +315,8 @@ def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
 def compare(row: Vector, p: float, y: float, s: float) -> None:
     """Add what the forecast p gained over the raw score s: Brier score and log-loss."""
     row[PAIRS] += 1.0
+    if p == s:  # nothing is gained, and nothing moves
+        return
     add_gain(row, BRIER, (s - y) * (s - y) - (p - y) * (p - y), 2.0 * (p - s), y - p)
     p = min(max(p, CLIP), 1.0 - CLIP)
     s = min(max(s, CLIP), 1.0 - CLIP)
@@ -329,7 +334,7 @@ def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
         row[at + 2] = abs(b)
 
 
-@entry
+@loop
 def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int) -> int:
     """Read outcomes from `first` on, up to and including the first alarm -> the position behind it, or the length.
 

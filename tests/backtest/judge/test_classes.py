@@ -46,8 +46,8 @@ def test_sums_are_those_of_the_definition(K):
         lead -= np.log(P[:, t, int(y[t])])
     for m in (LOG_LOSS, BRIER):
         lower = np.tril(np.ones((3, 3), dtype=bool))
-        assert np.allclose(sums.sums.products[RESID, m][lower], resid[m][lower], rtol=1e-10)
-        assert np.allclose(sums.sums.products[MODEL, m][lower], model[m][lower], rtol=1e-10)
+        assert np.allclose(sums.sums.products[RESID, m][:, :3][lower], resid[m][lower], rtol=1e-10)
+        assert np.allclose(sums.sums.products[MODEL, m][:, :3][lower], model[m][lower], rtol=1e-10)
     judged = place > 0
     mean = losses(P, LOG_LOSS)[:, judged, y[judged].astype(int)].mean(axis=1)
     assert sums.difference(LOG_LOSS, 1)[0] == pytest.approx(mean[1] - mean[0])

@@ -11,7 +11,8 @@ from streams import drifting
 import calibeat
 from calibeat import OPS, Beta, Method, Platt, Temperature, metrics
 from calibeat.backtest.replay import tally as tally_module
-from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, ScoreTally, rank_of
+from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, ScoreTally, lost, rank_of
+from calibeat.core.calibeating import bin_among, bin_of, edges_of
 from calibeat.core.learners import ONS
 from calibeat.core.stats import LOSS_FLOOR, log_loss
 
@@ -65,9 +66,10 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
                     np.array([p]),
                     np.array([y]),
                     place,
+                    lost(np.array([p]), np.array([y]), place).loss,
                     raw_loss,
                     LOSS_FLOOR,
-                    1,
+                    edges_of(1),
                     TallySums(np.zeros(6), np.zeros(8), np.zeros(3 * RANKS), running),
                 )
                 mean += chance * math.exp(running[0])
@@ -97,3 +99,34 @@ def test_parameters_of_separable_scores_stay_on_the_ball():
     assert math.hypot(*scores.least_loss(OPS)[1]) == pytest.approx(100.0)
     assert ScoreTally().least_loss(OPS) is None
     assert scores.least_loss(Method()) is None
+
+
+def test_losses_are_those_of_the_library_to_the_last_place():
+    rng = np.random.default_rng(0)
+    p = np.r_[rng.random(2000), 1 - 10 ** rng.uniform(-9, 0, 2000), 10 ** rng.uniform(-9, 0, 2000), 0.0, 0.5, 1.0]
+    for y in (0.0, 1.0):
+        found = lost(p, np.full(len(p), y), np.zeros(len(p), dtype=np.int64))
+        came, other = np.maximum(LOSS_FLOOR, [p, 1 - p] if y else [1 - p, p])
+        exact = np.array([-math.log(x) for x in came])
+        assert (np.abs(found.loss - exact) <= np.spacing(exact)).all()
+        slopes = (2 * y - 1) * (np.log(other) - np.log(came))
+        assert np.allclose(found.slope, slopes, rtol=1e-14, atol=1e-14)
+
+
+def test_bins_by_their_edges_are_those_by_division():
+    for m in (1, 3, 7, 10, 49, 100):
+        edges = edges_of(m)
+        for p in {0.0, 1.0, *(x for k in range(m + 1) for x in np.nextafter(k / m, [0.0, k / m, 1.0]).tolist())}:
+            assert bin_among(edges, p) == bin_of(p, float(m))
+
+
+@pytest.mark.parametrize("keys", [None, np.arange(4000) % 3])
+def test_a_method_has_the_same_bits_beside_its_expert_and_alone(keys):
+    scores, outcomes = np.random.default_rng(3).random((2, 4000))
+    outcomes = np.where(outcomes < 0.02, np.nan, outcomes < scores**2)
+    together = calibeat.backtest(scores, outcomes, keys=keys, methods="ops, tops, hops", keep_forecasts=True)
+    for name in ("tops", "hops"):
+        alone = calibeat.backtest(scores, outcomes, keys=keys, methods=name, keep_forecasts=True)
+        assert np.array_equal(together.forecasts[name], alone.forecasts[name])
+        mine, other = (each.payload["trajectories"]["methods"].get(name) for each in (together, alone))
+        assert mine == other

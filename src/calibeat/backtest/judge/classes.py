@@ -85,11 +85,11 @@ def _times_as_common(
 ) -> list[list[float | None]] | None:
     """How many times as common each class is as the scores assume: exp(bias), scaled so that priors sum to one."""
     multi = next((runner for runner in replayed.runners if runner.name == "multi"), None)
-    if multi is None or not multi.replay.trail:
+    if multi is None or not multi.trail:
         return None
     assumed = stretches.sums[SCORES].sum(axis=0)
     assumed = np.maximum(assumed / max(1.0, assumed.sum()), LEAST_PRIOR)
-    trail = [multi.replay.trail[at] for at in np.searchsorted(replayed.marks, events)]  # each stretch begins at a mark
+    trail = [multi.trail[at] for at in np.searchsorted(replayed.marks, events)]  # each stretch begins at a mark
     if isinstance(multi.method, Method):  # of two classes
         trail = [np.array([0.0, float(params_of(multi.method, row.tolist())["b"])]) for row in trail]
     bias = np.array(trail)

@@ -33,9 +33,9 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Ints, Table, Vector
-from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Tally, floor_of, mark
-from calibeat.core.calibeating import bin_of
-from calibeat.core.subset import kernel, loop
+from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Lost, Tally, floor_of, lost, mark
+from calibeat.core.calibeating import bin_among, edges_of
+from calibeat.core.subset import kernel, loop, scratch, unrolled
 from calibeat.errors import InvalidInput
 from calibeat.metrics import calibration_error_of_gaps
 
@@ -54,7 +54,7 @@ class IntervalSums(NamedTuple):
 
     lead: Vector  # log-loss so far, with the warm-up
     losses: Table  # measure, method
-    products: Table  # resid or model, measure, contrasts i <= j as [j, i]
+    products: Table  # resid or model, measure, contrasts i <= j as [j, i]; rows are padded, and above i = j is nothing
     fourths: Table  # sum (b (y - r))^4
     gaps: Table  # method, bin: sum of forecast - outcome
     cells: Table  # resid or model, method j, bin of the raw score, bin of j: covariance of the sums of outcomes
@@ -67,7 +67,7 @@ class IntervalSums(NamedTuple):
 class Contrasts(NamedTuple):
     """Scratch for one event."""
 
-    slopes: Table  # measure, method (, class of many): what losing depends on
+    slopes: Table  # measure, method (, class of many): what losing depends on; padded
     errors: Table  # of many classes: measure, method
     gap: Vector  # outcome - r of each method
     cell: Ints  # bin of each method
@@ -77,33 +77,38 @@ class Contrasts(NamedTuple):
 def count_events(
     K: int,
     P: Vector,
+    loss: Vector,
+    slope: Vector,
     y: Vector,
     place: Ints,
     clip: float,
-    bins: int,
+    edges: Vector,
     run: int,
     sums: IntervalSums,
     work: Contrasts,
     led: Vector,
 ) -> None:
-    """Add a chunk of events. P are forecasts by method, event and class, the raw score first; r goes to `led`.
+    """Add a chunk of events. P are forecasts by method, event and class, the raw score first; `loss` and `slope` are by
+    method and event (`Lost`). r goes to `led`.
 
     K = 1: two classes. `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
     if K == 1:  # a constant: the compiler leaves out what only many classes need
-        event_sums(1, P, y, place, clip, bins, run, sums, work, led)
+        event_sums(1, P, loss, slope, y, place, clip, edges, run, sums, work, led)
     else:
-        event_sums(K, P, y, place, clip, bins, run, sums, work, led)
+        event_sums(K, P, loss, slope, y, place, clip, edges, run, sums, work, led)
 
 
 @kernel
 def event_sums(  # noqa: C901 - one loop for two classes and many
     K: int,
     P: Vector,
+    loss: Vector,
+    slope: Vector,
     y: Vector,
     place: Ints,
     clip: float,
-    bins: int,
+    edges: Vector,
     run: int,
     sums: IntervalSums,
     work: Contrasts,
@@ -121,15 +126,14 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
         r = P[(best * n + t) * K : (best * n + t + 1) * K]
         led[t] = r[0]
         for j in range(methods):
-            at = (j * n + t) * K
-            one = mark(P[at : at + K], y[t])
-            loss = -math.log(max(one.chance, clip))
-            sums.lead[j] += loss
+            at = j * n + t
+            sums.lead[j] += loss[at]
             if place[t] == 0:
                 continue
-            sums.losses[LOG_LOSS, j] += loss
+            one = mark(P[at * K : (at + 1) * K], y[t])
+            sums.losses[LOG_LOSS, j] += loss[at]
             sums.losses[BRIER, j] += one.square
-            cell, chance = bin_of(one.forecast, float(bins)), r[one.top]
+            cell, chance = bin_among(edges, one.forecast), r[one.top]
             gap = one.outcome - chance
             work.cell[j] = cell
             work.gap[j] = gap
@@ -140,10 +144,8 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
                 sums.own[MODEL, j, cell] += chance * (1.0 - chance)
                 continue
             sums.cells[MODEL, j, work.cell[0], cell] += chance * (1.0 - chance)
-            p = one.forecast
-            other = math.log(max(y[t] * (1.0 - p) + (1.0 - y[t]) * p, clip))  # of what did not happen
-            work.slopes[LOG_LOSS, j] = (2.0 * y[t] - 1.0) * (other + loss)
-            work.slopes[BRIER, j] = 1.0 - 2.0 * p
+            work.slopes[LOG_LOSS, j] = slope[at]
+            work.slopes[BRIER, j] = 1.0 - 2.0 * one.forecast
         if place[t] == 0:
             continue
         sums.state[0] += 1.0
@@ -159,17 +161,23 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
 @kernel
 def add_products(methods: int, e: float, v: float, work: Contrasts, sums: IntervalSums) -> None:
     """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
+    w = scratch(4)
     for m in range(2):
         for j in range(1, methods):
             work.slopes[m, j] -= work.slopes[m, 0]
+        work.slopes[m, 0] = 0.0
         for j in range(1, methods):
             b = work.slopes[m, j]
             sums.run[m, j] += b * e
             sums.fourths[m, j] += b * b * b * b * e * e * e * e
-            for i in range(1, j + 1):
-                w = b * work.slopes[m, i]
-                sums.products[RESID, m, j, i] += w * e * e
-                sums.products[MODEL, m, j, i] += w * v
+            # For i <= j. Four at a time are a vector; what is behind i = j is not looked at.
+            for i in range(0, j + 1, 4):
+                for k in unrolled(4):
+                    w[k] = b * work.slopes[m, i + k]
+                for k in unrolled(4):
+                    sums.products[RESID, m, j, i + k] += w[k] * e * e
+                for k in unrolled(4):
+                    sums.products[MODEL, m, j, i + k] += w[k] * v
 
 
 @kernel
@@ -245,11 +253,12 @@ class Intervals:
 
     def __init__(self, methods: int, bins: int = 10, runs: int = 0, numbers: int = 1) -> None:
         self.methods, self.numbers, self.bins, self.runs = methods, numbers, bins, runs
-        k, many = methods, numbers > 1
+        self._edges = edges_of(bins)
+        k, wide, many = methods, -(-methods // 4) * 4, numbers > 1
         self.sums = IntervalSums(
             lead=np.zeros(k),
             losses=np.zeros((2, k)),
-            products=np.zeros((2, 2, k, k)),
+            products=np.zeros((2, 2, k, wide)),
             fourths=np.zeros((2, k)),
             gaps=np.zeros((k, bins)),
             cells=np.zeros((2, k, bins, bins)),
@@ -258,7 +267,7 @@ class Intervals:
             run_products=np.zeros((2, k, k)),
             state=np.zeros(2),
         )
-        slopes = np.zeros((2, k, numbers) if many else (2, k))
+        slopes = np.zeros((2, k, numbers) if many else (2, wide))
         self._work = Contrasts(slopes, np.zeros((2, k)), np.zeros(k), np.zeros(k, dtype=np.int64))
 
     @property
@@ -266,18 +275,21 @@ class Intervals:
         """How many events were judged."""
         return int(self.sums.state[0])
 
-    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> Vector:
+    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None, known: Lost | None = None) -> Vector:
         """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
 
         r is 0 for events that do not count. Many classes: forecasts[j, t, k], and outcomes are columns of labels.
+        `known` is what they lost, a row for each, if somebody has it.
         """
         shape = (self.methods, len(outcomes), self.numbers)[: 3 if self.numbers > 1 else 2]
         if forecasts.shape != shape:
             raise InvalidInput(f"forecasts must have shape {shape}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
         led = np.zeros(len(outcomes))
-        events = self.numbers, np.ascontiguousarray(forecasts).reshape(-1), outcomes, placed
-        count_events(*events, floor_of(self.numbers), self.bins, self.runs, self.sums, self._work, led)
+        found = known or Lost(*map(np.array, zip(*(lost(p, outcomes, placed) for p in forecasts), strict=True)))
+        flat = np.ascontiguousarray(forecasts).reshape(-1), found.loss.reshape(-1), found.slope.reshape(-1)
+        events = self.numbers, *flat, outcomes, placed
+        count_events(*events, floor_of(self.numbers), self._edges, self.runs, self.sums, self._work, led)
         return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
@@ -375,7 +387,8 @@ def student(freedom: float) -> float:
 
 
 def _symmetric(lower: Vector) -> Vector:
-    return np.tril(lower) + np.tril(lower, -1).T
+    square = lower[:, : len(lower)]
+    return np.tril(square) + np.tril(square, -1).T
 
 
 def _contrast(lower: Vector, method: int, other: int) -> float:

@@ -21,7 +21,7 @@ from calibeat._util.words import decimals
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.backtest.replay.late import typical_delay
-from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
+from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Issued
 from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Evidence, Happened, Number, Verdict
 
 from .deployment import HowReplayed, deployment, deployment_of_classes
@@ -45,12 +45,17 @@ class Counting:
         self.sums = Intervals(1, bins)  # until the first chunk shows how many methods there are, and how late it is
         self._began = False
 
-    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
-        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader."""
+    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints, issued: Issued | None = None) -> Vector:
+        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader.
+
+        `issued` are the same and what they lost, if somebody has it.
+        """
         if not self._began:
             runs = typical_delay(chunk)
             self.sums, self._began = Intervals(len(forecasts), self.sums.bins, runs, chunk.numbers), True
-        return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
+        if issued is None:
+            return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
+        return self.sums.add(issued.forecasts, chunk.outcomes, place, issued.lost)
 
 
 class Comparison:

@@ -778,7 +778,7 @@ def _one_by_one_where_needed(column: Any, text: Any, *, decimal: str, percent: b
     states = np.where(np.isnan(values), MISSING, OK).astype(np.int8)
     empty = pc.equal(pc.utf8_length(text), 0)
     rest = pc.and_(pc.invert(usual), pc.invert(pc.fill_null(empty, fill_value=True)))
-    odd = np.flatnonzero(rest.to_numpy(zero_copy_only=False))
+    odd = np.flatnonzero(numpy_of(rest))
     for row, word in zip(odd.tolist(), column.take(pa.array(odd)).to_pylist(), strict=True):
         found = number_of(word, decimal=decimal, percent=percent)
         if found is not None:
@@ -788,20 +788,33 @@ def _one_by_one_where_needed(column: Any, text: Any, *, decimal: str, percent: b
     return Numbers(values, states)
 
 
+def numpy_of(column: Any) -> Any:
+    """A column of numbers or booleans. Arrow's own `to_numpy` imports pandas first, which takes 0.2 s."""
+    import pyarrow as pa
+
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if whole.null_count or not len(whole):
+        return whole.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(whole.type):
+        return numpy_of(whole.cast(pa.uint8())).view(np.bool_)
+    kind = np.dtype(whole.type.to_pandas_dtype())
+    return np.frombuffer(whole.buffers()[1], kind, len(whole), whole.offset * kind.itemsize)
+
+
 def float64(column: Any) -> Any:
     """NaN where there is nothing; a copy, since Arrow's memory is not to be written."""
-    return np.require(column.to_numpy(zero_copy_only=False), np.float64, ["C", "A", "W"])
+    return np.require(numpy_of(column), np.float64, ["C", "A", "W"])
 
 
 def indices_of(encoded: Any) -> tuple[Ints, States]:
     """The indices of a column with a dictionary, and which of them are missing."""
     missing = is_null(encoded.indices)
-    return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64), missing
+    return numpy_of(encoded.indices.fill_null(len(encoded.dictionary))).astype(np.int64), missing
 
 
 def is_null(column: Any) -> Any:
     """Which values are missing."""
-    return column.is_null().to_numpy(zero_copy_only=False)
+    return numpy_of(column.is_null())
 
 
 # What Arrow reads as a date. A zone ends it, or none does.
@@ -857,7 +870,7 @@ def _of_many_kinds(column: Any) -> Times:
             dates = pc.cast(pc.if_else(usual, text, pa.scalar(None, text.type)), pa.timestamp("us", zone))
         except pa.ArrowInvalid:  # a day that no month has, somewhere
             continue
-        rows = usual.to_numpy(zero_copy_only=False)
+        rows = numpy_of(usual)
         whole[rows] = _microseconds(dates)[rows]
         naive[rows], left = zone is None, left & ~rows
     rest = read_dates(_listed(column, left))
@@ -872,7 +885,7 @@ def _of_format(column: Any, form: str) -> Times:
     text = pc.utf8_trim_whitespace(column)
     missing = is_null(pc.if_else(pc.equal(text, ""), pa.scalar(None, text.type), text))
     found = pc.strptime(text, format=form, unit="us", error_is_null=True)
-    days = pc.fill_null(pc.day(found), 0).to_numpy(zero_copy_only=False)
+    days = numpy_of(pc.fill_null(pc.day(found), 0))
     zoned = found.type.tz is not None
     whole, naive = _microseconds(found), np.full(len(text), not zoned)
     states = np.where(missing, MISSING, OK).astype(np.int8)
@@ -912,7 +925,7 @@ def _microseconds(column: Any) -> Ints:
     """0 where there is nothing; a copy, since Arrow's memory is not to be written."""
     import pyarrow as pa
 
-    whole = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    whole = numpy_of(column.cast(pa.int64()).fill_null(0))
     return np.require(whole, np.int64, ["C", "A", "W"])
 
 
@@ -982,7 +995,7 @@ def class_scores(part: Any, classes: ClassesOfLog, where: Callable[[int], str], 
             "scores must be several columns, one for each class, or one column of lists, got "
             f"{classes.columns[0]!r} of {kind}"
         )
-    sizes = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
+    sizes = numpy_of(pc.list_value_length(column).fill_null(-1))
     there = sizes >= 0
     K = classes.count or int(sizes[there.argmax()] if there.any() else 0)
     odd = there & (sizes != K)

@@ -478,6 +478,22 @@ class MethodReplay:
             self._rows = np.concatenate([self._rows, np.tile(self._initial, more)])
 
 
+def parted(method: AnyMethod | None) -> tuple[Method, Method] | None:
+    """The expert of a method, and its calibeater alone, whose scores are the forecasts of the expert.
+
+    Where outcomes arrive at once, the two in a row have the bits of the method: the calibeater looks at what the expert
+    says and at nothing else. None where a method has no such parts.
+
+    >>> parted(PRESETS["tops"]) == (PRESETS["ops"], Method(calibeater=PRESETS["tops"].calibeater))
+    True
+    """
+    if not isinstance(method, Method) or method.learner is None or method.calibeater is None:
+        return None
+    if method.mixes or method.guard is not None:
+        return None
+    return replace(method, calibeater=None), Method(calibeater=method.calibeater)
+
+
 class PairReplay:
     """Two classes with a column each: a method of one number on the second."""
 
@@ -520,10 +536,13 @@ class BaseRateReplay:
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
-        plan = context.plan or plan_at_once(context.chunk)
-        labels = plan.outcomes[plan.order].astype(np.int64)
-        events = np.arange(plan.first, len(plan.outcomes))
-        learnt = np.searchsorted(plan.due[plan.order], events, side="right")  # before each event, of this chunk
+        plan = context.plan
+        if plan is None:  # before each event, of this chunk, so many were learnt
+            known = ~np.isnan(context.chunk.outcomes)
+            labels, learnt = context.chunk.outcomes[known].astype(np.int64), np.cumsum(known) - known
+        else:
+            labels, events = plan.outcomes[plan.order].astype(np.int64), np.arange(plan.first, len(plan.outcomes))
+            learnt = np.searchsorted(plan.due[plan.order], events, side="right")
         total, classes = self._known.sum(), len(self._known)
         columns = []
         for k in range(classes) if self._numbers > 1 else [1]:

@@ -17,9 +17,9 @@ from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
-from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, auto_or_first
+from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, MethodReplay, auto_or_first, parted
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
-from .tally import Blocks, ScoreTally, Tally, floor_of, judged, losses
+from .tally import Blocks, Issued, ScoreTally, Tally, judged, lost
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -27,7 +27,7 @@ MOST_WARM_UP = 1000  # outcomes
 NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
 LEAST_IN_PART = 256  # ... or of so many events
 
-OnForecasts = Callable[[Chunk, dict[str, Vector], Ints], None]
+OnForecasts = Callable[[Chunk, dict[str, Vector], Ints, Issued], None]
 
 
 def default_warmup(outcomes: int) -> int:
@@ -48,7 +48,8 @@ class Runner:
     tally: Tally
     at_once: tuple[AnyReplay, Tally] | None  # the same with outcomes that arrive at once, where they are late
     underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
-    seconds: float = 0.0
+    expert: Runner | None = None  # whose forecasts are the scores of this replay: of a calibeater alone
+    own_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -59,6 +60,16 @@ class Runner:
     def method(self) -> AnyMethod | None:
         """Of the contender; None where it is no method with a stream for each key."""
         return self.contender.method
+
+    @property
+    def trail(self) -> list[Vector]:
+        """What its parameters were at the marks."""
+        return (self.expert or self).replay.trail
+
+    @property
+    def seconds(self) -> float:
+        """That the method took, with its expert."""
+        return self.own_seconds + (self.expert.own_seconds if self.expert else 0.0)
 
 
 @dataclass(eq=False)
@@ -99,10 +110,10 @@ def replay_log(
 ) -> Replayed:
     """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
-    in which each was counted. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
-    come at clearly different ages in the first 20,000 events, one contender more is replayed: AUTO (or the first
-    method) with such an age.
+    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts, the block in
+    which each event was counted, and all of `Issued`: memory that the next chunk uses again. With a maturity all
+    contenders learn outcomes at that age. Without, if ones and zeros come at clearly different ages in the first 20,000
+    events, one contender more is replayed: AUTO (or the first method) with such an age.
     """
     first = next(chunks)
     late, numbers = first.clock is not None, first.numbers
@@ -116,6 +127,8 @@ def replay_log(
     ages = Ages() if first.clock_is_time and numbers == 1 else None
     if maturity is None and ages is not None:
         runners += _with_maturity(first, contenders, bins)
+    if not late:
+        _share_experts(runners)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
@@ -140,6 +153,15 @@ def _with_maturity(first: Chunk, contenders: Sequence[Contender], bins: int) -> 
     return [Runner(contender.maturing(age), contender.start(True), Tally(bins), None, Underway(maturity))]
 
 
+def _share_experts(runners: list[Runner]) -> None:
+    """Of TOPS and HOPS only the calibeaters are replayed, on the forecasts of OPS, where that is replayed too."""
+    for runner in runners:
+        parts = parted(runner.method)
+        expert = next((each for each in runners if parts and each.method == parts[0]), None)
+        if parts and expert and isinstance(runner.replay, MethodReplay):
+            runner.expert, runner.replay = expert, MethodReplay(parts[1])
+
+
 class _ReplayLoop:
     """What goes on from chunk to chunk."""
 
@@ -147,6 +169,7 @@ class _ReplayLoop:
         self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
         self._underway = None if replayed.delays is None else Underway(replayed.maturity)
         self._stride = 1
+        self._issued: Issued | None = None
         self._made = np.zeros(1)  # forecasts per stream, for the draws
 
     def feed(self, chunk: Chunk, streams: int) -> None:
@@ -159,34 +182,46 @@ class _ReplayLoop:
         place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
-        raw_loss = np.empty(len(chunk))
-        events = to.numbers, chunk.scores.reshape(-1), chunk.outcomes
-        losses(*events, place, floor_of(to.numbers), raw_loss)
         if to.numbers == 1:
             to.scores.count(chunk.scores, chunk.outcomes, place)
-        context = Context(chunk, plan, draws, streams, marks)
+        context, issued = Context(chunk, plan, draws, streams, marks), self._room(chunk)
+        raw_loss = lost(chunk.scores, chunk.outcomes, place, issued.of(0)).loss  # the raw score is the first
 
-        def through(runner: Runner) -> Vector:
-            began = thread_time()
+        def through(at: int, expert: Vector | None = None) -> None:
+            runner, forecasts, began = to.runners[at], issued.forecasts[at], thread_time()
             mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
-            forecasts = runner.replay.feed(mine)
-            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
+            if expert is not None:
+                mine = Context(replace(chunk, scores=expert), None, draws, streams)
+            forecasts[:] = runner.replay.feed(mine)
+            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss, issued.of(at))
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
-            runner.seconds += thread_time() - began
+            runner.own_seconds += thread_time() - began
             if runner.at_once is not None:
                 # As if each outcome had been known at once; a forecast without an outcome changes nothing.
                 replay, tally = runner.at_once
                 known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
                 at_once = replay.feed(Context(known, None, draws[labelled], streams))
                 tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
-            return forecasts
 
-        forecasts = list(self._map(through, to.runners))
-        self._count(chunk, forecasts[0], place, streams)
+        def family(at: int) -> None:
+            """A runner, then those that it is the expert of."""
+            through(at)
+            for follower, runner in enumerate(to.runners):
+                if runner.expert is to.runners[at]:
+                    through(follower, issued.forecasts[at])
+
+        list(self._map(family, [at for at, runner in enumerate(to.runners) if runner.expert is None]))
+        self._count(chunk, issued.forecasts[0], place, streams)
         if self._on_forecasts is not None:
-            names = [runner.name for runner in to.runners]
-            self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
+            forecasts = {runner.name: issued.forecasts[at] for at, runner in enumerate(to.runners)}
+            self._on_forecasts(chunk, forecasts, place, issued)
+
+    def _room(self, chunk: Chunk) -> Issued:
+        """The same memory for each chunk: new memory would cost more than what is written there."""
+        if self._issued is None or len(chunk) != self._issued.forecasts.shape[1]:
+            self._issued = Issued.empty(len(self._to.runners), chunk.scores.shape)
+        return self._issued
 
     def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._underway is None or self._to.delays is None:

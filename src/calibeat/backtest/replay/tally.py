@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat.core.algebra import ln
 from calibeat.core.auto import EPS
-from calibeat.core.calibeating import bin_of
+from calibeat.core.calibeating import bin_among, bin_of, edges_of
 from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method
@@ -42,7 +43,7 @@ def floor_of(numbers: int) -> float:
 @kernel
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
-    least = p if p <= 0.5 else 1.0 - p
+    least = min(p, 1.0 - p)
     rank = 0
     if least >= 0.5**21:
         mantissa, exponent = math.frexp(least)
@@ -75,7 +76,7 @@ def mark(p: Vector, y: float) -> Mark:
         # Without a branch, which processors would guess wrong: p if y == 1.0 else 1.0 - p
         chance = y * p[0] + (1.0 - y) * (1.0 - p[0])
         right = (p[0] >= 0.5) == (y == 1.0)
-        return Mark(p[0], y, chance, (y - p[0]) * (y - p[0]), 1.0 if right else 0.0, 0)
+        return Mark(p[0], y, chance, (y - p[0]) * (y - p[0]), float(right), 0)
     top, squares = 0, 0.0
     for k in range(K):
         squares += p[k] * p[k]
@@ -151,13 +152,54 @@ def judged(forecasts: Vector, outcomes: Vector) -> Judged:
 # ---- tallies of forecasts ----------------------------------------------------------------------------------------
 
 
-@entry
-def losses(K: int, scores: Vector, outcomes: Vector, place: Ints, floor: float, loss: Vector) -> None:
-    """The log-loss of the raw score of each event that has a place."""
-    for i in range(len(outcomes)):
-        loss[i] = 0.0
+@loop
+def losses(K: int, forecasts: Vector, outcomes: Vector, place: Ints, floor: float, loss: Vector, slope: Vector) -> None:
+    """The log-loss of each event, and of two classes its slope; where no outcome is known, anything (`Lost`)."""
+    for i in range(len(slope)):
+        p, y = forecasts[i], outcomes[i]
+        came = ln(max(floor, y * p + (1.0 - y) * (1.0 - p)))
+        other = ln(max(floor, y * (1.0 - p) + (1.0 - y) * p))
+        loss[i] = -came
+        slope[i] = (2.0 * y - 1.0) * (other - came)
+    for i in range(len(slope), len(outcomes)):
         if place[i] >= 0:
-            loss[i] = -math.log(max(floor, mark(scores[i * K : (i + 1) * K], outcomes[i]).chance))
+            loss[i] = -ln(max(floor, mark(forecasts[i * K : (i + 1) * K], outcomes[i]).chance))
+
+
+class Lost(NamedTuple):
+    """Of each event that has a place: the log-loss of a method and, of two classes, its slope l(p, 1) - l(p, 0)."""
+
+    loss: Vector
+    slope: Vector
+
+    @classmethod
+    def empty(cls, *shape: int, numbers: int) -> Lost:
+        """Room for so many events of forecasts with so many numbers."""
+        return cls(np.empty(shape), np.empty(shape if numbers == 1 else 0))
+
+
+def lost(forecasts: Vector, outcomes: Vector, place: Ints, into: Lost | None = None) -> Lost:
+    """Of forecasts, one number an event or K."""
+    numbers = 1 if forecasts.ndim == 1 else forecasts.shape[1]
+    found = into or Lost.empty(len(outcomes), numbers=numbers)
+    losses(numbers, np.ascontiguousarray(forecasts).reshape(-1), outcomes, place, floor_of(numbers), *found)
+    return found
+
+
+class Issued(NamedTuple):
+    """What all methods forecast and lost: a row for each method."""
+
+    forecasts: Vector
+    lost: Lost
+
+    @classmethod
+    def empty(cls, methods: int, shape: tuple[int, ...]) -> Issued:
+        """Room for forecasts of this shape."""
+        return cls(np.empty((methods, *shape)), Lost.empty(methods, shape[0], numbers=(*shape, 1)[1]))
+
+    def of(self, method: int) -> Lost:
+        """Where one of them lost."""
+        return Lost(self.lost.loss[method], self.lost.slope[method] if self.lost.slope.ndim > 1 else self.lost.slope)
 
 
 class TallySums(NamedTuple):
@@ -171,22 +213,38 @@ class TallySums(NamedTuple):
 
 @loop
 def tally(
-    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+    K: int,
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    loss: Vector,
+    raw_loss: Vector,
+    floor: float,
+    edges: Vector,
+    to: TallySums,
 ) -> None:
-    """Count each event in the block `place` (none if negative)."""
+    """Count each event in the block `place` (none if negative), with its log-loss and that of its score."""
     if K == 1:  # a constant: the compiler leaves out what only many classes need
-        tally_events(1, forecasts, outcomes, place, raw_loss, floor, bins, to)
+        tally_events(1, forecasts, outcomes, place, loss, raw_loss, floor, edges, to)
     else:
-        tally_events(K, forecasts, outcomes, place, raw_loss, floor, bins, to)
+        tally_events(K, forecasts, outcomes, place, loss, raw_loss, floor, edges, to)
 
 
 @kernel
 def tally_events(
-    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+    K: int,
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    loss: Vector,
+    raw_loss: Vector,
+    floor: float,
+    edges: Vector,
+    to: TallySums,
 ) -> None:
     """The loop of `tally`."""
     cells, sums, ranks, running = to.cells, to.sums, to.ranks, to.running
-    m = float(bins)
+    bins = len(edges) - 1
     least = -math.log1p(-floor)
     for i in range(len(outcomes)):
         block = place[i]
@@ -194,29 +252,25 @@ def tally_events(
             continue
         one = mark(forecasts[i * K : (i + 1) * K], outcomes[i])
         p, y = one.forecast, one.outcome
-        at = 3 * (block * bins + bin_of(p, m))
+        at = 3 * (block * bins + bin_among(edges, p))
         cells[at] += 1.0
         cells[at + 1] += p
         cells[at + 2] += y
-        loss = -math.log(max(floor, one.chance))
-        full = loss
+        full = loss[i]
         if one.chance < floor:
             full = -math.log(one.chance) if one.chance > 0.0 else math.inf
-            running[2] += full - loss
+            running[2] += full - loss[i]
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
         # that wins in the mean. Nor do forecasts of K classes as they are: they sum to one, and none is 0.
-        bet = full
-        if K == 1:
-            bet = loss if loss > least else least
-        log_e = raw_loss[i] - bet
+        log_e = raw_loss[i] - (max(loss[i], least) if K == 1 else full)
         at = 4 * block
-        sums[at] += loss
+        sums[at] += loss[i]
         sums[at + 1] += one.square
         sums[at + 2] += one.hit
         sums[at + 3] += log_e
         if block > 0:
             rank = rank_of(p, STEPS)
-            ranks[rank + (RANKS if y == 1.0 else 0)] += 1.0
+            ranks[rank + RANKS * int(y)] += 1.0
             ranks[rank + 2 * RANKS] += p
             running[0] += log_e
             if running[0] > running[1]:
@@ -332,7 +386,7 @@ class Tally:
     """
 
     def __init__(self, bins: int, numbers: int = 1) -> None:
-        self.bins, self.numbers, self._floor = bins, numbers, floor_of(numbers)
+        self.bins, self.numbers, self._floor, self._edges = bins, numbers, floor_of(numbers), edges_of(bins)
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
         self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
@@ -340,11 +394,14 @@ class Tally:
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
         self.by_class = np.zeros((numbers if numbers > 1 else 0, bins, 3))
 
-    def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
-        """Count a chunk."""
+    def count(
+        self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, into: Lost | None = None
+    ) -> None:
+        """Count a chunk; what was lost goes into `into`."""
+        found = lost(forecasts, outcomes, place, into)
         events = self.numbers, forecasts.reshape(-1), outcomes, place
         sums = TallySums(self._cells, self._sums, self.ranks, self.running)
-        tally(*events, raw_loss, self._floor, self.bins, sums)
+        tally(*events, found.loss, raw_loss, self._floor, self._edges, sums)
         if len(self.by_class):
             tally_classes(*events, self.bins, self.by_class.reshape(-1))
 
