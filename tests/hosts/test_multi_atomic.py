@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -190,3 +191,26 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool) -> None:
     assert len(pieces) == 2 and cal.events == cal.outcomes == 0
     cal.run(scores[:9], labels[:9])
     assert cal.events == 9
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_threads_that_bring_the_same_label_learn_it_once(K: int) -> None:
+    """Under a free-threaded Python too, where two sections of a stream, one inside the other, let others in between."""
+    cal, score, workers, rounds = MultiCalibrator(K), [1.0 / K] * K, 4, 2000
+    issued: list[Any] = []
+
+    def work(own: int) -> int:
+        learnt = 0
+        for i in range(rounds):
+            issued.append(cal.predict(score))
+            for forecast in issued[-workers:]:
+                learnt += cal.update(forecast, forecast.event % K) == "learnt"
+            if (i + own) % 50 == 0:
+                cal.peek(score)
+        return learnt
+
+    with ThreadPoolExecutor(workers) as pool:
+        learnt = sum(pool.map(work, range(workers)))
+    assert cal.events == workers * rounds
+    assert len({forecast.event for forecast in issued}) == cal.events
+    assert learnt == cal.outcomes == cal.events

@@ -195,6 +195,7 @@ def test_alarms_over_http(store: str) -> None:
         assert found["groups"][0]["text"].endswith("Look first at events of that region since then.")
         assert len(http.get("/v1/alarms?stream=rome&open=true").json()["alarms"]) == 1
         assert http.get("/v1/alarms?open=false").json() == {"alarms": [], "groups": []}
+        assert http.get("/v1/alarms?stream=rome&open=1").json() == http.get("/v1/alarms?stream=rome&open=true").json()
         assert http.get("/v1/alarms?open=yes").status_code == 400
         done = http.post("/v1/alarms/acknowledge", json={"streams": "s*"})
         assert done.json() == {"acknowledged": 40}

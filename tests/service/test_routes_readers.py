@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
+from postgres import Postgres
 from served import address, receive, request, service_here, wait_until
 
 from calibeat.service import routes
@@ -61,12 +61,23 @@ def test_a_page_whose_client_has_left_ends(url: str, begun: threading.Event) -> 
         assert httpx.get(f"{where}/v1/streams", timeout=20).status_code == 200
 
 
-def test_the_end_of_the_service_waits_for_no_page(url: str, begun: threading.Event) -> None:
+def test_the_end_of_the_service_waits_for_no_page(
+    url: str, begun: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asked(routes.Question):
+        questions: ClassVar[list[Any]] = []
+
+        def __init__(self, ask: Callable[[Reader], Any]) -> None:
+            super().__init__(ask)
+            self.questions.append(self)
+
+    monkeypatch.setattr(routes, "Question", Asked)
     with ThreadPoolExecutor(4) as pool:
         with service_here(url) as where:
+            Asked.questions.clear()
             pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(4)]
             assert begun.wait(20)
-            wait_until(lambda: sum(isinstance(thing, routes.Question) for thing in gc.get_objects()) >= 4)
+            wait_until(lambda: len(Asked.questions) >= 4)
         answers = [page.result() for page in pages]
     assert [(answer.status_code, answer.json()["error"]["code"]) for answer in answers] == [(503, "stopping")] * 4
     assert {answer.headers["retry-after"] for answer in answers} == {"1"}
@@ -153,3 +164,27 @@ def test_who_leaves_while_logging_in_is_no_fault_of_ours(
             assert receive(connection) == b""
         assert httpx.post(f"{where}/login", content=b"x" * 5000).status_code == 413
     assert caplog.text == ""
+
+
+def test_a_database_that_was_started_anew_between_two_questions_is_asked_once_more(server: Postgres) -> None:
+    url = server.database()
+    with service_here(url):
+        pass
+    thread = routes.ReaderThread(url, "test")
+    try:
+        for _ in range(2):
+            assert thread._answer(routes.Question(lambda reader: reader.ping())) is None
+            server.cut_sessions()
+        asked: list[Reader] = []
+
+        def fail(reader: Reader) -> None:
+            asked.append(reader)
+            raise reader.outages[0]("away")
+
+        for count in (2, 1):  # with the connection that is there and a new one; without one, once
+            with pytest.raises(routes.Refusal, match="a database that is away"):
+                thread._answer(routes.Question(fail))
+            assert len({id(reader) for reader in asked}) == len(asked) == count
+            asked.clear()
+    finally:
+        thread.close()

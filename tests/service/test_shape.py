@@ -511,6 +511,20 @@ def test_a_bad_outcome_of_a_batch_does_not_hold_up_the_others(served: str) -> No
     assert "either outcome or label" in httpx.post(f"{served}/v1/outcomes", json=both).json()["error"]["message"]
 
 
+def test_two_classes_by_their_places_have_labels_or_outcomes(served: str) -> None:
+    events = [{"stream": "places", "id": f"i{i}", "scores": [0.3, 0.7]} for i in range(3)]
+    httpx.post(f"{served}/v1/forecasts", json={"events": events})
+    told = [{"outcome": True}, {"label": 1}, {"outcome": 0}]
+    body = {"events": [{"stream": "places", "id": f"i{i}", **each} for i, each in enumerate(told)]}
+    assert [each["status"] for each in httpx.post(f"{served}/v1/outcomes", json=body).json()["outcomes"]] == [
+        "learnt"
+    ] * 3
+    path = f"{served}/v1/streams/places/events"
+    assert [event["label"] for event in httpx.get(path).json()["events"]] == [1, 1, 0]
+    bad = httpx.post(f"{served}/v1/outcomes", json={"stream": "places", "id": "i0", "label": 2}).json()["error"]
+    assert (bad["message"], bad["at"]) == ("label must be one of the column numbers 0 to 1, got 2", "label")
+
+
 def test_groups_over_http(served: str) -> None:
     put = httpx.put(
         f"{served}/v1/streams/world", json={"groups": ["country", "device"], "crossings": [], "names": True}

@@ -1226,7 +1226,8 @@ class Bank:
     def _known(self, key: Any) -> int:
         slot = self._slot(key)
         if slot < 0:
-            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {shown(key)}")
+            known = f"key must be one of the {len(self)} keys of the bank, got {shown(key)}"
+            raise UnknownKey(f"{known} - predict(key, score) and run make new ones")
         return slot
 
     def _stream(self, key: Key) -> Key:

@@ -195,7 +195,7 @@ class Monitors(SlotRows):
         else:
             p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
         row[FORECASTS] = queue.announced
-        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        row[WAITING] = queue.sum_of_waiting
         raised = self._read(row, p, y, s)
         queue.alarms = self._with(queue, raised)
         self.matrix[slot], self.queues[slot] = row, queue
@@ -370,6 +370,8 @@ class Monitors(SlotRows):
             if following < queue.announced:
                 queue.next, queue.given_up = following, following - int(row[N])
                 queue.held = {number: event for number, event in waiting.items() if number > following}
+                # Something may have been given up since these bytes were written.
+                self.matrix[slot, WAITING] = queue.sum_of_waiting
                 self.queues[slot] = queue
 
 

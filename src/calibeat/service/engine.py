@@ -82,6 +82,7 @@ DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
+ERASE_SECONDS = 0.5  # seconds from one attempt to erase what was deleted to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
@@ -89,6 +90,7 @@ LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to
 SHORT = 1.0  # seconds: a session that is opened again within them was not away
 SOON = 0.001  # seconds after a deadline
 LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
+FORGETTING_SECONDS = 0.2  # the same while somebody waits until something is forgotten
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
@@ -96,6 +98,7 @@ _SILENT = (
     "FROM alarm WHERE time > ? AND what = ?"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
+_IS_FORGETTING = "SELECT DISTINCT stream FROM correction WHERE applied = 0 AND is_forgetting = 1"
 
 _log = logging.getLogger(__name__)
 
@@ -194,6 +197,8 @@ class Engine:
         self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
         self._finished: deque[Rework] = deque()  # those whose new state is there
         self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
+        self._is_erasing = False  # something was deleted of which the store may have copies
+        self._is_leaving = False  # nobody is to wait any longer: see `hurry`
         self._reworker: Reworker | None = None
         self.is_away = False  # the database does not answer: requests are refused
         self._left: float | None = None  # since when
@@ -257,6 +262,12 @@ class Engine:
             self.counters.queued = self._events
             self._wake.notify()
 
+    def hurry(self) -> None:
+        """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
+        with self._wake:
+            self._is_leaving = True
+            self._wake.notify()
+
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         if self._reworker is not None:
@@ -285,6 +296,8 @@ class Engine:
                     self._guard(partial(self._put_in_place, self._finished.popleft()))
                 if self._deleting and not self.is_away:
                     self._guard(self.delete_some)
+                if self._is_leaving:
+                    self._refuse_forgetting()
                 self._keep_house(is_idle=not requests)
             self._refuse_forgetting()
             if not self.is_away:
@@ -300,6 +313,8 @@ class Engine:
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
             self._guard(self._look_for_rest)
+        if self._is_erasing and not self.is_away:
+            self._guard(self._erase)
         if self._listener is not None and now >= self._next_beat and not self.is_away:
             self._guard(self._beat)
 
@@ -309,7 +324,7 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if self._finished and not self.is_away:
+                if (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
                     return []
                 if self._wake.wait(self._idle()):
                     continue
@@ -661,11 +676,18 @@ class Engine:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     def _look_for_rest(self) -> None:
-        """What another process has left, or a process before: streams that are being resumed or deleted."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        """What another process has left, or a process before: streams that are being resumed or deleted.
+
+        Another process may also have forgotten what this one was asked to forget.
+        """
         rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
         self._deleting = [number for number, mode in rows if mode == DELETING]
         self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
+        if self._forgetting:
+            waiting = self.store.connection.all(_IS_FORGETTING)
+            for number in self._forgetting.keys() - {number for (number,) in waiting}:
+                self._answer_forgetting(number)
+        self._next_look = time.monotonic() + (LOOK_SECONDS if not self._forgetting else FORGETTING_SECONDS)
 
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
@@ -691,6 +713,7 @@ class Engine:
             self._resuming[state.number] = None
         if done == FORGETTING and state is not None:  # it is answered when it is done
             self._forgetting.setdefault(state.number, []).append(ticket)
+            self._next_look = time.monotonic() + FORGETTING_SECONDS
             if self._reworker is not None:
                 self._reworker.wake()
             return []
@@ -733,6 +756,11 @@ class Engine:
         with suppress(*self.store.retries, StoreBusy):
             if delete_some(self.store, self._deleting[0], DELETED_AT_ONCE):
                 del self._deleting[0]
+                self._erase()
+
+    def _erase(self) -> None:
+        """What was deleted is gone from the files of the store too, once nobody reads them."""
+        self._is_erasing = not self.store.erase()
 
     # ---- streams that are made anew: see `rework` -------------------------------------------------------------------
 
@@ -784,6 +812,8 @@ class Engine:
             store.commit()
             store.look_for_corrections()
             self._unranked[rework.number] = None
+            if rework.forgets:
+                self._erase()
         else:
             store.rollback()
         if rework.is_applied or state is None:
@@ -799,6 +829,7 @@ class Engine:
         sentence = "the service must run to forget, got one that stops - it is done after the next start"
         refusal = Refusal("stopping", sentence, None, 503)
         waiting = [(ticket, refusal) for tickets in self._forgetting.values() for ticket in tickets]
+        self._forgetting.clear()
         if waiting:
             self._tell(self._deliver, waiting)
 
@@ -841,7 +872,10 @@ class Engine:
             return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
-        waits = [AGE_SECONDS] if self._has_ages else [LOOK_SECONDS] if self.store.is_server else []
+        waits = [AGE_SECONDS] if self._has_ages else []
+        if self.store.is_server:
+            waits.append(max(0.0, self._next_look - time.monotonic()))
+        waits += [ERASE_SECONDS] if self._is_erasing else []
         if self._listener is not None:
             waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
         return min(waits, default=None)

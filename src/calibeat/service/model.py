@@ -268,7 +268,7 @@ class Model:
             if stream.monitor is not None:
                 watch = Watch(self.watched, stream.shape.numbers, np.zeros(1))
                 watch.load([stream.monitor], [held])
-                stream.queues = watch.queues(0)
+                (stream.monitor,), stream.queues = watch.states(), watch.queues(0)
 
     def _load_rows(self, streams: list[StreamBytes], cells: Mapping[str, Sequence[StoredCell]]) -> None:
         """Check the rows of streams of one shape, and fill the table of one with groups."""

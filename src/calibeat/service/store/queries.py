@@ -264,7 +264,7 @@ STATUS = {
     LEARNT: "learnt",
     EXPIRED: "expired",
     ASSUMED: "assumed",
-    WAITING: "waiting",
+    WAITING: "held",  # as its sender was told
 }
 SELECT_ALARMS = (
     "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, "  # noqa: S608 - our own text

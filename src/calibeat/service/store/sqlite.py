@@ -378,6 +378,15 @@ class SqliteStore(Store):
         """Whether any wait to be applied. Nobody else writes them, so none need be looked for if there are none."""
         self.has_corrections = bool(self.connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"))
 
+    def erase(self) -> bool:
+        """Empty the write-ahead log, which has pages as they were, without waiting for those who read -> whether."""
+        self._check_files()
+        self.connection.run("PRAGMA busy_timeout = 0")
+        try:
+            return self.connection.fold()
+        finally:
+            self.connection.run(f"PRAGMA busy_timeout = {BUSY * 1000:.0f}")
+
     def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
         """Run a statement as a group of its own."""
         self.begin()

@@ -340,6 +340,10 @@ class Store(Protocol):
         """Find out whether corrections wait. Where others may write them, they are always looked for."""
         self.has_corrections = True
 
+    def erase(self) -> bool:
+        """Get rid of copies of what was deleted, without waiting for others -> whether none is left in our hands."""
+        return True
+
     def begin(self) -> None:
         """Begin a group."""
 
