@@ -21,6 +21,7 @@ TABLES = {
     "peers": "speed:against_peers",
     "events": "speed:by_event",
     "before": "before:compare",
+    "before-hosts": "before:hosts",
     "presets": "presets:cost",
     "refit": "refit:growth",
     "memory": "memory:growth",

@@ -40,7 +40,7 @@ MEMORY = {
     "MALLOC_TOP_PAD_": str(1 << 27),
 }  # of glibc; others have no such settings
 WORK = ("batch", "late batch", "single", "bank, few keys", "bank, many keys", "bank, new keys")
-HOSTS = ("bank, single", "bank, single, many keys", "snapshot", "resume")  # of some methods
+HOSTS = ("single", "bank, single", "bank, single, many keys", "snapshot", "resume")  # of some methods
 CLASSES = (
     "batch",
     "single",
@@ -52,20 +52,27 @@ CLASSES = (
 
 def compare(*, quick: bool) -> None:
     """The ratio of this checkout to the older one, for each method and each way to use it."""
+    _compare(quick=quick, hosts=False)
+
+
+def hosts(*, quick: bool) -> None:
+    """The same for single events of a bank, for snapshots, and for many classes."""
+    _compare(quick=quick, hosts=True)
+
+
+def _compare(*, quick: bool, hosts: bool) -> None:
     old = os.environ.get("CALIBEAT_BEFORE", "")
     if not (Path(old) / "src" / "calibeat").is_dir():
         sys.stdout.write("before: left out, CALIBEAT_BEFORE must be the path of an older checkout\n\n")
         return
     pair = [_start(Path(old)), _start(HERE)]
     try:
-        methods = [name for name in _ask(pair[0], None) if name in _ask(pair[1], None)]
-        classes = [f"multi, {K} classes" for K in (3, 10, 100)]
-        for what, names, work in (
-            ("methods", methods, WORK),
-            ("hosts", ["ops", "tops", "auto", "hops"], HOSTS),
-            ("many classes", classes, CLASSES),
-        ):
-            _show(pair, what, names, work, quick=quick)
+        if hosts:
+            _show(pair, "hosts", ["ops", "tops", "auto", "hops"], HOSTS, quick=quick)
+            _show(pair, "many classes", [f"multi, {K} classes" for K in (3, 10, 100)], CLASSES, quick=quick)
+        else:
+            methods = [name for name in _ask(pair[0], None) if name in _ask(pair[1], None)]
+            _show(pair, "methods", methods, WORK, quick=quick)
     finally:
         for worker in pair:
             worker.communicate(b"")
