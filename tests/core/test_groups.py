@@ -437,7 +437,7 @@ def test_a_damaged_snapshot_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value"), [(0, -1.0), (1, 7.0), (2, 0.9), (5, 1e9), (5, 70.0), (6, 1e9), (8, -5.0), (8, math.nan)]
+    ("at", "value"), [(0, -1.0), (1, 7.0), (2, 0.9), (5, 1e9), (5, 70.0), (6, 1e9), (8, -5.0), (8, 5.0), (8, math.nan)]
 )
 def test_a_damaged_row_is_refused(at: int, value: float) -> None:
     host, data, _ = snapshot()

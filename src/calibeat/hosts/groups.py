@@ -797,6 +797,10 @@ class GroupTable:
         if row[start + OPENED] - row[start + EVICTED] != len(slots):
             wanted = int(row[start + OPENED] - row[start + EVICTED])
             raise InvalidInput(f"slots must be as many as were opened and not evicted, {wanted}, got {len(slots)}")
+        totals = np.zeros((C, LANES, 2))
+        np.add.at(totals, column.astype(np.int64), terms)
+        if (abs(totals.T.reshape(-1) - row[start + GROUP_SUMS :]) > 1e-3).any():
+            raise InvalidInput("row must have the sums of its columns' cells, got others")
 
     def check_row(self, row: Sequence[float]) -> None:
         """Raise `InvalidInput` unless the numbers of the groups in a row are possible; the method checks the rest."""
