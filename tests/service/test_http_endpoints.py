@@ -133,6 +133,7 @@ def test_a_full_queue_over_real_http(tmp_path: Path) -> None:
         (json.dumps(EVENT).encode() + b"\n", {"content-type": "application/x-ndjson"}, "got one a line"),
         (json.dumps(EVENT).encode(), {"content-type": "application/jsonl; charset=utf-8"}, "got one a line"),
     ],
+    ids=["gzip", "gzip, said", "lines", "lines, said", "one line, said"],  # a packed body has its time in it
 )
 def test_packed_bodies_and_lines_are_415(tmp_path: Path, body: bytes, headers: dict[str, str], words: str) -> None:
     answer = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", content=body, headers=headers)

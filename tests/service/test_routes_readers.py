@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -61,12 +60,23 @@ def test_a_page_whose_client_has_left_ends(url: str, begun: threading.Event) -> 
         assert httpx.get(f"{where}/v1/streams", timeout=20).status_code == 200
 
 
-def test_the_end_of_the_service_waits_for_no_page(url: str, begun: threading.Event) -> None:
+def test_the_end_of_the_service_waits_for_no_page(
+    url: str, begun: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Asked(routes.Question):
+        questions: ClassVar[list[Any]] = []
+
+        def __init__(self, ask: Callable[[Reader], Any]) -> None:
+            super().__init__(ask)
+            self.questions.append(self)
+
+    monkeypatch.setattr(routes, "Question", Asked)
     with ThreadPoolExecutor(4) as pool:
         with service_here(url) as where:
+            Asked.questions.clear()
             pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(4)]
             assert begun.wait(20)
-            wait_until(lambda: sum(isinstance(thing, routes.Question) for thing in gc.get_objects()) >= 4)
+            wait_until(lambda: len(Asked.questions) >= 4)
         answers = [page.result() for page in pages]
     assert [(answer.status_code, answer.json()["error"]["code"]) for answer in answers] == [(503, "stopping")] * 4
     assert {answer.headers["retry-after"] for answer in answers} == {"1"}

@@ -89,6 +89,7 @@ LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to
 SHORT = 1.0  # seconds: a session that is opened again within them was not away
 SOON = 0.001  # seconds after a deadline
 LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
+FORGETTING_SECONDS = 0.2  # the same while somebody waits until something is forgotten
 _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
@@ -96,6 +97,7 @@ _SILENT = (
     "FROM alarm WHERE time > ? AND what = ?"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
+_IS_FORGETTING = "SELECT DISTINCT stream FROM correction WHERE applied = 0 AND is_forgetting = 1"
 
 _log = logging.getLogger(__name__)
 
@@ -661,11 +663,18 @@ class Engine:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     def _look_for_rest(self) -> None:
-        """What another process has left, or a process before: streams that are being resumed or deleted."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        """What another process has left, or a process before: streams that are being resumed or deleted.
+
+        Another process may also have forgotten what this one was asked to forget.
+        """
         rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
         self._deleting = [number for number, mode in rows if mode == DELETING]
         self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
+        if self._forgetting:
+            waiting = self.store.connection.all(_IS_FORGETTING)
+            for number in self._forgetting.keys() - {number for (number,) in waiting}:
+                self._answer_forgetting(number)
+        self._next_look = time.monotonic() + (LOOK_SECONDS if not self._forgetting else FORGETTING_SECONDS)
 
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
@@ -691,6 +700,7 @@ class Engine:
             self._resuming[state.number] = None
         if done == FORGETTING and state is not None:  # it is answered when it is done
             self._forgetting.setdefault(state.number, []).append(ticket)
+            self._next_look = time.monotonic() + FORGETTING_SECONDS
             if self._reworker is not None:
                 self._reworker.wake()
             return []
@@ -841,7 +851,9 @@ class Engine:
             return 0.0
         if self._unranked:
             return queries.QUIET_SECONDS
-        waits = [AGE_SECONDS] if self._has_ages else [LOOK_SECONDS] if self.store.is_server else []
+        waits = [AGE_SECONDS] if self._has_ages else []
+        if self.store.is_server:
+            waits.append(max(0.0, self._next_look - time.monotonic()))
         if self._listener is not None:
             waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
         return min(waits, default=None)

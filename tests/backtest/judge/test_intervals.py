@@ -43,16 +43,36 @@ def test_the_numbers_of_the_sketch() -> None:
     }
     for (measure, j, i), numbers in wanted.items():
         assert sums.difference(measure, j, i) == pytest.approx(numbers, rel=1e-10)
-    assert sums.simultaneous(LOG_LOSS) == pytest.approx(2.323605163974541, rel=1e-10)
-    assert sums.simultaneous(BRIER) == pytest.approx(2.2990223670089733, rel=1e-10)
     lucks = (0.02778003177532218, 0.024817745021859763, 0.026247286654674813)
     assert [sums.luck(j) for j in range(3)] == pytest.approx(lucks, rel=1e-10)
-    assert sums.error_difference(1) == pytest.approx(
-        (-0.08017941942059831, -0.14621325980218275, -0.01284740533774531), rel=1e-10
-    )
-    assert sums.error_difference(2) == pytest.approx(
-        (0.08811328819608166, 0.049623419754997296, 0.12607150180442547), rel=1e-10
-    )
+    # The rest is drawn, and the sketch takes other draws: as near as 4,000 and 1,000 of them are.
+    assert sums.simultaneous(LOG_LOSS) == pytest.approx(2.323605163974541, rel=0.02)
+    assert sums.simultaneous(BRIER) == pytest.approx(2.2990223670089733, rel=0.02)
+    drawn = {
+        1: (-0.08017941942059831, -0.14621325980218275, -0.01284740533774531),
+        2: (0.08811328819608166, 0.049623419754997296, 0.12607150180442547),
+    }
+    for method, numbers in drawn.items():
+        width = numbers[2] - numbers[1]
+        assert sums.error_difference(method) == pytest.approx(numbers, abs=0.05 * width)
+
+
+def test_draws_do_not_depend_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linear algebra for another processor gives eigenvectors of other signs, and other bases of equal eigenvalues."""
+    sums, eigh = counted(), np.linalg.eigh
+    here = [sums.simultaneous(LOG_LOSS), *sums.error_difference(1), *sums.error_difference(2)]
+
+    def elsewhere(table: Vector) -> tuple[Vector, Vector]:
+        values, vectors = eigh(table)
+        vectors = vectors * (-1.0) ** np.arange(len(values))
+        empty = values < 1e-9
+        turned = norm.rvs(size=(empty.sum(), empty.sum()), random_state=1)
+        vectors[:, empty] = vectors[:, empty] @ np.linalg.qr(turned)[0]
+        return values + 1e-14 * empty, vectors
+
+    monkeypatch.setattr(np.linalg, "eigh", elsewhere)
+    there = [sums.simultaneous(LOG_LOSS), *sums.error_difference(1), *sums.error_difference(2)]
+    assert there == pytest.approx(here, rel=1e-10)
 
 
 def test_the_sums_by_definition() -> None:

@@ -44,6 +44,7 @@ GROWS = 1.25  # a spread that is larger by this factor is more than the noise of
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 %, 1 to 9 degrees of freedom
 LOG_LOSS, BRIER = 0, 1  # as in the sums of a `Tally`
 RESID, MODEL = 0, 1
+NO_SPREAD = 1e-12  # an eigenvalue below this share of the largest is a rounding error
 DRAWS, DRAWS_SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an interval is a function of its log
 CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
 
@@ -383,10 +384,15 @@ def _contrast(lower: Vector, method: int, other: int) -> float:
 
 
 def _normal(table: Vector, draws: int) -> Vector:
-    """Normal vectors with this covariance."""
+    """Normal vectors with this covariance.
+
+    The root of the covariance is the symmetric one. It is unique: the signs of eigenvectors, and the bases of equal
+    eigenvalues, differ between processors.
+    """
     values, vectors = np.linalg.eigh(table)
+    values[values < NO_SPREAD * values.max()] = 0.0
     white = np.random.default_rng(DRAWS_SEED).normal(size=(draws, len(values)))
-    return white * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    return white @ (vectors * np.sqrt(values) @ vectors.T)
 
 
 # ---- would it hold elsewhere? ------------------------------------------------------------------------------------
