@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from interrupts import Interrupts, interrupted_everywhere
 
-from calibeat import MultiBank, MultiCalibrator, MultiForecast, OutcomeConflict
+from calibeat import CalibeatError, MultiBank, MultiCalibrator, MultiForecast, OutcomeConflict
 from calibeat.core import loops
 from calibeat.hosts import ledger
 from calibeat.hosts.bankfile import header_of, sections_of
@@ -204,7 +204,7 @@ def test_single_events_and_batches_of_threads_are_counted_once() -> None:
             for score in scores:
                 for _ in range(20):
                     cal.update(cal.predict(score), 1)
-        except Exception as error:
+        except CalibeatError as error:
             errors.append(error)
 
     def batches() -> None:
