@@ -66,7 +66,7 @@ class BuildCore(build_ext):
             shutil.copy2(target, kept)
         elif not target.exists() or target.read_bytes() != kept.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(kept, target)
+            shutil.copyfile(kept, target)  # as a new file: setuptools leaves an older one where it is
 
     def _kept(self, extension: Extension) -> Path:
         """Where the module made from just these files lies, if it was made."""

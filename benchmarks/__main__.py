@@ -25,6 +25,7 @@ TABLES = {
     "refit": "refit:growth",
     "memory": "memory:growth",
     "compiled": "compiled:compiled",
+    "parts": "parts:parts",
     "auto": "auto:cost",
     "march": "auto:march",
     "quality": "quality:quality",
@@ -33,6 +34,9 @@ TABLES = {
     "threads": "bank:threads",
     "strings": "bank:strings",
     "files": "bank:files",
+    "new-keys": "bank:new_keys",
+    "lean": "bank:lean",
+    "ten-millions": "bank:ten_millions",
     "fold": "fold:fold",
     "growth": "fold:lock_and_growth",
     "prefetch": "fold:prefetch",
@@ -45,6 +49,7 @@ TABLES = {
     "groups-quality": "groups:quality",
     "groups-rivals": "groups:rivals",
     "multi": "multi:cost",
+    "multi-floor": "multi:against_c",
     "multi-single": "multi:single",
     "multi-stress": "multi:stress",
     "multi-backtest": "multi_backtest:backtest",
@@ -61,6 +66,8 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "batches": "batches:parts",
+    "service-growth": "batches:growth",
     "spark": "spark:scale",
     "spark-bucket": "spark_bucket:cost",
     "spark-state": "spark_state:layouts",
@@ -68,7 +75,7 @@ TABLES = {
     "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
-LONG = {"kill", "soak", "spark-kill"}  # take an hour: only when they are named
+LONG = {"kill", "soak", "spark-kill", "ten-millions"}  # take an hour or 6 GB of memory: only when they are named
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The bank: events per second over a million keys, beside the memory floor in C; its memory, threads and strings.
+"""The bank: events per second over a million keys, beside the memory floor in C; memory, threads, strings, files.
 
 Times are CPU seconds. The floor reads and writes each cache line of the same rows in the same
 order and computes nothing; `C loop` computes TOPS on them as well, as a C programmer would.
@@ -7,11 +7,18 @@ order and computes nothing; `C loop` computes TOPS on them as well, as a C progr
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
+import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from math import nan
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 from typing import Any
@@ -20,9 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import floor, table
+from benchmarks.before import MEMORY
 from benchmarks.memory import resident
-from benchmarks.timing import once
-from calibeat import TOPS, Bank
+from benchmarks.timing import always, interleaved
+from calibeat import AUTO, TOPS, Bank, Lanes
 from calibeat.core import loops
 from calibeat.hosts.keys import check_keys
 
@@ -207,26 +215,159 @@ def strings(*, quick: bool) -> None:
 
 
 def files(*, quick: bool) -> None:
-    """Save and load, whole and where it lies, beside a pickled dictionary of calibrators."""
+    """Save and load beside writing and reading the same bytes, by CPU time; and beside a pickled dictionary."""
     keys = 100_000 if quick else 1_000_000
     bank = Bank(TOPS)
     bank.run(as_numbers(np.arange(keys)), np.full(keys, 0.4), np.ones(keys))
     few = 2_000
     sample = pickle.dumps({int(key): bank[int(key)] for key in as_numbers(np.arange(few))})
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "bank"
+        path, raw = Path(folder) / "bank", Path(folder) / "raw"
         asked, scores = as_numbers(np.arange(1_000)), np.full(1_000, 0.3)
+        bank.save(path)
+        content = path.read_bytes()
         steps: dict[str, Callable[[], object]] = {
+            "write and fsync": lambda: write_raw(raw, content),
+            "read": path.read_bytes,
+            "read into large pages": lambda: read_raw(path),
+            "SHA-256": lambda: hashlib.sha256(content).digest(),
             "save": lambda: bank.save(path),
             "load": lambda: Bank.load(path),
+            "load, file trusted": lambda: Bank.load(path, verify=False),
             "open with mmap, checksums compared": lambda: Bank.load(path, mmap=True),
             "open with mmap, file trusted": lambda: Bank.load(path, mmap=True, verify=False),
             "and 1,000 forecasts from it": lambda: Bank.load(path, mmap=True, verify=False).predict_many(asked, scores),
         }
-        lines = [[name, f"{once(work):.3f}"] for name, work in steps.items()]
-        size = path.stat().st_size
-    notes = [
-        f"{size / keys:.0f} bytes per key on disk; a pickled dictionary of calibrators takes {len(sample) / few:.0f}.",
-        "Seconds by the wall.",
+        best = interleaved({name: always(work) for name, work in steps.items()}, 3 if quick else 7)
+    anchors = {"save": "write and fsync", "load": "read", "load, file trusted": "read"}
+    goals = {"save": 1.5, "load": 1.2, "load, file trusted": 1.2}
+    lines, notes = [], []
+    for name, spent in best.items():
+        anchor = best[anchors[name]] if name in anchors else nan
+        ratio = f"{spent / anchor:.2f}" if name in anchors else ""
+        lines.append([name, f"{spent:.3f}", f"{anchor:.3f}" if ratio else "", ratio])
+        if name in goals:
+            met = table.verdict(met=spent <= goals[name] * anchor)
+            notes.append(f"{name}: {ratio} times {anchors[name]}, goal {goals[name]:g}: {met}")
+    size = len(content)
+    notes.append(
+        f"{size / keys:.0f} bytes per key on disk; a pickled dictionary of calibrators takes {len(sample) / few:.0f}."
+    )
+    head = ["step", "CPU s", "anchor", "ratio"]
+    table.show(f"files: a bank of {keys:,} TOPS rows, {size / 2**20:.0f} MiB", head, lines, notes)
+
+
+def write_raw(path: Path, content: bytes) -> None:
+    """A new file, in pieces as `save` writes them, on the disk when it is done."""
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        for first in range(0, len(content), 2**20):
+            file.write(memoryview(content)[first : first + 2**20])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_raw(path: Path) -> object:
+    """All of a file into new memory, as `Bank.load` reads it."""
+    content = np.empty(path.stat().st_size, dtype=np.uint8)
+    with path.open("rb") as file:
+        file.readinto(content)  # type: ignore[arg-type]  # an array is a buffer
+    return content
+
+
+_NEW_KEYS = """
+import json, sys, numpy as np
+from time import process_time
+from calibeat import Bank
+method, keys, named = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "named"
+rng = np.random.default_rng(0)
+column = rng.permutation(keys) * 7919 + 12345
+if named:
+    column = np.array([f"merchant-{key:07d}" for key in column])
+scores = rng.random(keys)
+outcomes = (rng.random(keys) < scores).astype(float)
+best = [1e9, 1e9]
+for _ in range(15):
+    bank = Bank(method, threads=1)
+    for i in range(2):
+        begin = process_time()
+        bank.run(column, scores, outcomes)
+        best[i] = min(best[i], process_time() - begin)
+print(json.dumps(best))
+"""
+
+
+def new_keys(*, quick: bool) -> None:
+    """The first event of every key in a batch, beside the same batch again."""
+    share = 4 if quick else 1
+    works = [("ops", 200_000, ""), ("tops", 100_000, ""), ("tops", 100_000, "named"), ("auto", 10_000, "")]
+    lines, notes = [], []
+    for method, count, named in [*works, ("hops", 10_000, "")]:
+        keys = count // share
+        new, known = (1e9 * spent / keys for spent in in_kept_memory(_NEW_KEYS, method, str(keys), named))
+        name = f"{method.upper()}{', string keys' if named else ''}"
+        met = table.verdict(met=new <= 2 * known)
+        lines.append([name, f"{keys:,}", f"{new:.0f}", f"{known:.0f}", f"{new / known:.2f}"])
+        notes.append(f"{name}: {new / known:.2f} times a known key, goal 2: {met}")
+    notes.append("In a process that has had the memory before. New memory from the system costs what the system takes.")
+    table.show("new keys: ns of an event", ["method", "keys", "new", "known", "ratio"], lines, notes)
+
+
+def in_kept_memory(program: str, *arguments: str) -> Any:
+    """What a program prints as JSON, in a process that keeps the memory that it frees."""
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env={**os.environ, **MEMORY}, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def lean(*, quick: bool) -> None:
+    """AUTO with and without the lane that sleeps until an outcome is late."""
+    keys, events = (20_000, 100_000) if quick else (200_000, 1_000_000)
+    scores, outcomes = scores_and_outcomes(events)
+    numbers = uniform_keys(events, keys)
+    shorter = replace(AUTO, learner=Lanes(horizon=False))
+    banks = {"AUTO": Bank(AUTO, threads=1), "without the horizon lane": Bank(shorter, threads=1)}
+    bits = [bank.run(numbers, scores, outcomes).tobytes() for bank in banks.values()]
+    works = {name: always(bank.run, numbers, scores, outcomes) for name, bank in banks.items()}
+    best = dict.fromkeys(works, float("inf"))
+    for _ in range(5):
+        for name, work in works.items():
+            best[name] = min(best[name], seconds(work()))
+    lines = [
+        [name, str(bank.method.width), f"{bank.nbytes / len(bank):.0f}", table.nanoseconds(best[name], events)]
+        for name, bank in banks.items()
     ]
-    table.show(f"files: a bank of {keys:,} TOPS rows, {size / 2**20:.0f} MiB", ["step", "s"], lines, notes)
+    whole, less = (bank.nbytes for bank in banks.values())
+    same = "yes" if bits[0] == bits[1] else "NO"
+    notes = [f"Outcomes at once: the same bits: {same}; {100 * (1 - less / whole):.0f} % fewer bytes."]
+    title = f"lean: {events:,} events over {keys:,} keys"
+    table.show(title, ["method", "numbers", "bytes/key", "ns"], lines, notes)
+
+
+def ten_millions(*, quick: bool) -> None:
+    """Ten million keys of TOPS: bytes, first events, known keys in no order, save, mmap."""
+    keys = 1_000_000 if quick else 10_000_000
+    numbers, (scores, outcomes) = as_numbers(np.arange(keys)), scores_and_outcomes(keys)
+    before = resident()
+    bank = Bank(TOPS, threads=1)
+    first = seconds(partial(bank.run, numbers, scores, outcomes))
+    grown = resident() - before
+    np.random.default_rng(4).shuffle(numbers)
+    again = seconds(partial(bank.run, numbers, scores, outcomes))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bank"
+        save = seconds(partial(bank.save, path))
+        size, nbytes = path.stat().st_size, bank.nbytes
+        del bank
+        opened = seconds(lambda: Bank.load(path, mmap=True, verify=False).predict_many(numbers[:1_000], scores[:1_000]))
+    lines = [
+        ["first event of each key, in order", table.nanoseconds(first, keys)],
+        ["an event of each key, in no order", table.nanoseconds(again, keys)],
+        ["save", table.nanoseconds(save, keys)],
+    ]
+    notes = [
+        f"{nbytes / keys:.1f} bytes a key; the process grew by {grown / 2**30:.2f} GiB.",
+        f"The file has {size / 2**30:.2f} GiB.",
+        f"Opened with mmap, and 1,000 forecasts: {1e3 * opened:.0f} ms.",
+    ]
+    table.show(f"ten millions: {keys:,} keys of TOPS, one thread", ["step", "CPU ns a key"], lines, notes)

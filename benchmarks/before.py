@@ -40,6 +40,14 @@ MEMORY = {
     "MALLOC_TOP_PAD_": str(1 << 27),
 }  # of glibc; others have no such settings
 WORK = ("batch", "late batch", "single", "bank, few keys", "bank, many keys", "bank, new keys")
+HOSTS = ("bank, single", "bank, single, many keys", "snapshot", "resume")  # of some methods
+CLASSES = (
+    "batch",
+    "single",
+    "bank",
+    "snapshot",
+    "resume",
+)  # of K classes; late labels are learnt otherwise than before
 
 
 def compare(*, quick: bool) -> None:
@@ -51,22 +59,34 @@ def compare(*, quick: bool) -> None:
     pair = [_start(Path(old)), _start(HERE)]
     try:
         methods = [name for name in _ask(pair[0], None) if name in _ask(pair[1], None)]
-        rows, slower = [], []
-        for method in methods:
-            cells = []
-            for work in WORK:
-                ratio = _ratio(pair, method, work, 3 if quick else 9)
-                if ratio is not None and ratio > ALLOWED:  # once more with patience, before it is called slower
-                    ratio = min(ratio, _ratio(pair, method, work, 3 if quick else 15) or ratio)
-                if ratio is not None and ratio > ALLOWED:
-                    slower.append(f"{method}, {work}: {ratio:.2f}")
-                cells.append("-" if ratio is None else f"{ratio:.2f}")
-            rows.append([method, *cells])
+        classes = [f"multi, {K} classes" for K in (3, 10, 100)]
+        for what, names, work in (
+            ("methods", methods, WORK),
+            ("hosts", ["ops", "tops", "auto", "hops"], HOSTS),
+            ("many classes", classes, CLASSES),
+        ):
+            _show(pair, what, names, work, quick=quick)
     finally:
         for worker in pair:
             worker.communicate(b"")
+
+
+def _show(
+    pair: list[subprocess.Popen[bytes]], what: str, names: list[str], works: tuple[str, ...], *, quick: bool
+) -> None:
+    rows, slower = [], []
+    for name in names:
+        cells = []
+        for work in works:
+            ratio = _ratio(pair, name, work, 3 if quick else 9)
+            if ratio is not None and ratio > ALLOWED:  # once more with patience, before it is called slower
+                ratio = min(ratio, _ratio(pair, name, work, 3 if quick else 15) or ratio)
+            if ratio is not None and ratio > ALLOWED:
+                slower.append(f"{name}, {work}: {ratio:.2f}")
+            cells.append("-" if ratio is None else f"{ratio:.2f}")
+        rows.append([name, *cells])
     notes = [f"slower by more than 3 %: {'; '.join(slower) or 'none'}"]
-    table.show("CPU time of this checkout / the older one (below 1: faster)", ("method", *WORK), rows, notes)
+    table.show(f"{what}: CPU time of this checkout / the older one (below 1: faster)", ("", *works), rows, notes)
 
 
 def _start(checkout: Path) -> subprocess.Popen[bytes]:
@@ -94,12 +114,16 @@ def _ratio(pair: list[subprocess.Popen[bytes]], method: str, work: str, turns: i
 # ---- the worker: only names that both checkouts have ---------------------------------------------------------------
 
 
-def _work(method: str, work: str) -> Callable[[], object]:
+def _work(name: str, work: str) -> Callable[[], object]:
     """What is timed; it is made anew for each turn."""
+    return _work_of_classes(int(name.split()[1]), work) if name.startswith("multi") else _work_of_method(name, work)
+
+
+def _work_of_method(method: str, work: str) -> Callable[[], object]:
     from calibeat import Bank, Calibrator
 
     rng = np.random.default_rng(0)
-    count = 20_000 if method in REFITS else {"single": 5_000}.get(work, 200_000)
+    count = 20_000 if method in REFITS else 200_000 if work in WORK and work != "single" else 5_000
     scores = rng.random(count)
     outcomes = (rng.random(count) < scores).astype(int)
     cal = Calibrator(method, 0)
@@ -114,12 +138,67 @@ def _work(method: str, work: str) -> Callable[[], object]:
                 cal.update(cal.predict(score), outcome)
 
         return one_by_one
+    if work in {"snapshot", "resume"}:
+        return _snapshots(cal, list(zip(scores[:500].tolist(), outcomes[:500].tolist(), strict=True)), work)
+    if work.startswith("bank, single"):
+        return _single_of_bank(method, 10_000 if work.endswith("many keys") else 100, scores, outcomes)
     many = {"bank, few keys": 100, "bank, many keys": 50_000, "bank, new keys": 200_000}[work]
     keys = rng.integers(0, many, count)
     bank = Bank(method, 0)
     if work != "bank, new keys":
         bank.run(np.arange(many), np.full(many, 0.5), np.zeros(many, dtype=int))
     return lambda: bank.run(keys, scores, outcomes)
+
+
+def _single_of_bank(method: str, keys: int, scores: Any, outcomes: Any) -> Callable[[], object]:
+    """One event of a random key after the other, each learnt at once."""
+    from calibeat import Bank
+
+    bank, names = Bank(method, 0), [f"merchant-{key}" for key in range(keys)]
+    bank.run(names, np.full(keys, 0.5), np.zeros(keys, dtype=int))
+    asked = np.random.default_rng(1).choice(names, len(scores)).tolist()
+    events = list(zip(asked, scores.tolist(), outcomes.tolist(), strict=True))
+
+    def one_by_one() -> None:
+        for key, score, outcome in events:
+            bank.update(key, bank.predict(key, score), outcome)
+
+    return one_by_one
+
+
+def _work_of_classes(K: int, work: str) -> Callable[[], object]:
+    """The same for `MultiCalibrator` and `MultiBank`."""
+    from calibeat import MultiBank, MultiCalibrator
+
+    rng = np.random.default_rng(0)
+    count = 300_000 // (K + 7) if work in {"batch", "bank"} else 1_000
+    scores = rng.dirichlet(np.ones(K), count)
+    labels = rng.integers(0, K, count)
+    cal = MultiCalibrator(K)
+    if work == "bank":
+        keys, bank = rng.integers(0, 100, count), MultiBank(K)
+        return lambda: bank.run(keys, scores, labels)
+    if work == "batch":
+        return lambda: cal.run(scores, labels)
+    events = list(zip(scores.tolist(), labels.tolist(), strict=True))
+    if work in {"snapshot", "resume"}:
+        return _snapshots(cal, events[:500], work)
+
+    def one_by_one() -> None:
+        for score, label in events:
+            cal.update(cal.predict(score), label)
+
+    return one_by_one
+
+
+def _snapshots(cal: Any, events: list[tuple[Any, Any]], work: str) -> Callable[[], object]:
+    """`to_json`, or `from_json` of what it gives."""
+    for score, outcome in events:
+        cal.update(cal.predict(score), outcome)
+    text = cal.to_json()
+    if work == "snapshot":
+        return lambda: [cal.to_json() for _ in range(300)]
+    return lambda: [type(cal).from_json(text) for _ in range(300)]
 
 
 def _serve() -> None:

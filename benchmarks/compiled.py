@@ -17,7 +17,9 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, Method
 
 METHODS = {"OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "AUTO": AUTO}
 FLOOR_GOAL = 1.1  # times the C loop, at most
-LATE_GOAL = 400.0  # ns an event of AUTO whose outcomes come 100 forecasts late
+NATIVE_GOALS = {"AUTO": 1.25}  # times the C loop that was compiled for this processor alone, at most
+LATE_GOAL = 320.0  # ns an event of AUTO whose outcomes come 100 forecasts late
+LATE_GOAL_OF_C = 2.4  # the same beside the C loop of AUTO at once, which took 133 ns on the machine of that goal
 SINGLE_GOALS = {"OPS": 200.0, "AUTO": 350.0}  # ns, predict + update
 
 DATA = """
@@ -97,6 +99,22 @@ def single(method: Method, scores: list[float], outcomes: list[int], delay: int 
         waiting[i % delay] = predict(score)
 
 
+def _late(stream: Stream, repeats: int) -> str:
+    """What AUTO takes if every outcome comes 100 forecasts late, in words."""
+    events = len(stream.scores)
+    sides = {
+        "late": always(batch, AUTO, stream, np.arange(events) + 101),
+        "C": floor.contenders("AUTO", stream)["gcc -O3"],
+    }
+    best = interleaved(sides, repeats)
+    late, ratio = best["late"] / events * 1e9, best["late"] / best["C"]
+    met, met_of_c = table.verdict(met=late <= LATE_GOAL), table.verdict(met=ratio <= LATE_GOAL_OF_C)
+    return (
+        f"AUTO, outcomes 100 forecasts late: {late:.0f} ns (goal {LATE_GOAL:.0f} {met}), "
+        f"{ratio:.2f} of AUTO at once in C (goal {LATE_GOAL_OF_C} {met_of_c})."
+    )
+
+
 def compiled(*, quick: bool) -> None:
     """Tables: fresh processes, batches beside C, single events."""
     first(quick=quick)
@@ -105,22 +123,21 @@ def compiled(*, quick: bool) -> None:
     for name, method in METHODS.items():
         difference = np.abs(np.asarray(batch(method, stream)) - floor.run(name, stream)).max()
         best = interleaved({"run": always(batch, method, stream)} | floor.contenders(name, stream), repeats)
-        c, native = (best[flags] for flags in floor.FLAGS)
-        ratio = best["run"] / c
-        columns = [
-            table.nanoseconds(best["run"], events),
-            table.nanoseconds(c, events),
-            table.nanoseconds(native, events),
-        ]
-        rows.append([name, *columns, f"{ratio:.2f}", table.verdict(met=ratio <= FLOOR_GOAL), f"{difference:.0e}"])
-    due = np.arange(events) + 101
-    best = interleaved({"late": always(batch, AUTO, stream, due)}, repeats)
-    late = best["late"] / events * 1e9
-    rows.append(
-        ["AUTO, 100 late", f"{late:.0f}", "", "", f"{LATE_GOAL:.0f} ns", table.verdict(met=late <= LATE_GOAL), ""]
-    )
-    head = ["method", "run, ns", "C -O3", "C native", f"of C (goal {FLOOR_GOAL})", "", "largest difference"]
-    table.show(f"Batches of {events:,} events, CPU time of an event", head, rows)
+        c, native = (best["run"] / best[flags] for flags in floor.FLAGS)
+        goal = NATIVE_GOALS.get(name)
+        rows.append(
+            [
+                name,
+                *(table.nanoseconds(seconds, events) for seconds in best.values()),
+                f"{c:.2f}",
+                f"{FLOOR_GOAL} {table.verdict(met=c <= FLOOR_GOAL)}",
+                f"{native:.2f}",
+                "" if goal is None else f"{goal} {table.verdict(met=native <= goal)}",
+                f"{difference:.0e}",
+            ]
+        )
+    head = ["method", "run, ns", "C -O3", "C native", "of C", "goal", "of native", "goal", "largest difference"]
+    table.show(f"Batches of {events:,} events, CPU time of an event", head, rows, [_late(stream, repeats)])
     events = 20_000 if quick else 200_000
     scores, outcomes = stream.scores[:events].tolist(), stream.outcomes[:events].astype(int).tolist()
     rows = []

@@ -136,7 +136,10 @@ def lists(*, quick: bool) -> None:
         ]
         for order in ORDERS:
             scan = {"name": "name", "recent": "last_time DESC, name"}.get(order, f"{order} DESC, name")
-            asked = f"SELECT name, sums FROM stream ORDER BY {scan} LIMIT {PAGE} OFFSET {count // 2}"  # noqa: S608
+            asked = (
+                "SELECT name, sums FROM stream JOIN body ON stream = number "  # noqa: S608 - our own text
+                f"ORDER BY {scan} LIMIT {PAGE} OFFSET {count // 2}"
+            )
             first, later = (_cpu(lambda: reader.streams(after, PAGE, order)) for after in (None, middle))  # noqa: B023
             rows.append([f"/v1/streams by {order}", f"{first} {later}", _cpu(lambda: reader.select(asked))])  # noqa: B023
         for order in PAGE_ORDERS:

@@ -26,9 +26,9 @@ Pointer = ctypes.POINTER(ctypes.c_double)
 
 
 @cache
-def library(flags: tuple[str, ...]) -> ctypes.CDLL:
-    """floor.c as a shared library in a temporary folder, which may go as soon as it is loaded."""
-    source = Path(__file__).with_name("floor.c")
+def library(flags: tuple[str, ...], name: str = "floor.c") -> ctypes.CDLL:
+    """A file in C as a shared library in a temporary folder, which may go as soon as it is loaded."""
+    source = Path(__file__).with_name(name)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "floor.so"
         command = [

@@ -2,9 +2,11 @@
 cut off from it, or lose it by a kill. The load and the verdict are those of the tests (tests/faults.py and kills.py),
 with more faults.
 
-Clients send batches of forecasts, and late, doubled and contradicting outcomes. They hang up before some answers, send
-again what was not answered, and remember what they were told. At the end the store must hold all of it, its state must
-be that of a replay, bit for bit, and each forecast that of a plain `Bank` in the order of the log.
+Clients send batches of forecasts, and late, doubled and contradicting outcomes, for streams of two classes, of three
+and with groups. In half of the streams they also correct and retract outcomes, forget events, freeze, resume, pass
+through and reset. They hang up before some answers, send again what was not answered, and remember what they were told.
+At the end the store must hold all of it and nothing that was forgotten, its state must be that of a replay, bit for
+bit, and each forecast of the other half that of the library in the order of the log.
 
 ``python -m benchmarks.kill --kills 200 --faults 60`` says how many; ``python -m benchmarks kill`` does as many as this.
 """
@@ -23,11 +25,24 @@ from typing import Any
 from benchmarks import table
 
 METHODS = ("tops", "auto", "hops", "gauto")  # all of them watched by monitors
+SHAPES = {
+    "auto": ("", "k", "g"),
+    "gauto": ("", "k", "g"),
+}  # groups need AUTO's lanes; others have two and three classes
 MOST = (5, 50)  # events in a request: small ones for every other method, large ones for the rest
 KILLS, FAULTS = 200, 60
 HEAD = (
     *("store", "method", "batch", "faults", "s each", "forecasts", "outcomes", "repeats", "sent again", "hung up"),
-    *("lost", "doubled", "changed", "not as a plain bank", "streams that differ"),
+    *(
+        "corrected",
+        "forgotten",
+        "other verbs",
+        "lost",
+        "doubled",
+        "changed",
+        "not as the library",
+        "streams that differ",
+    ),
 )
 
 
@@ -57,10 +72,11 @@ def run(kills: int, faults: int, methods: tuple[str, ...] = METHODS, seed: int =
                     options: dict[str, Any] = {} if on_sqlite else {"services": 2, "server": server}
                     most, began = MOST[at % 2], time.monotonic()
                     todo = list(islice(cycle(kinds), at, at + count))
+                    options |= {"shapes": SHAPES.get(method, ("", "k")), "verbs": True}
                     load = harness.run(nursery, url, method, todo, most=most, seed=seed + at, **options)
                     seconds = (time.monotonic() - began) / count
                     found = checks.compare(load.clients, url)
-                    sentences = [*found["wrong"], *found["differences"]]
+                    sentences = [*found["wrong"], *found["differences"], *found["problems"]]
                     for sentence in sentences[:20]:
                         sys.stdout.write(f"{name}, {method}: {sentence}\n")
                     well &= not sentences and not any(found[each] for each in ("lost", "doubled", "changed", "differ"))
@@ -80,6 +96,7 @@ def run(kills: int, faults: int, methods: tuple[str, ...] = METHODS, seed: int =
 def _row(name: str, method: str, most: int, count: int, seconds: float, sent: Any, found: Any) -> list[str]:
     counted = [found[each] for each in ("forecasts", "outcomes", "repeats")]
     counted += [sent[each] for each in ("sent again", "hung up")]
+    counted += [found["corrected"], found["forgotten"], found["controls"] - found["forgotten"]]
     counted += [found[each] for each in ("lost", "doubled", "changed", "differ")]
     numbers = [f"{number:,}" for number in counted]
     differ = f"{len(found['differences'])} of {found['streams']}"

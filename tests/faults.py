@@ -30,10 +30,12 @@ from typing import Any
 import kills
 
 LOST_ANSWERS = 0.03  # requests whose sender hangs up before the answer
-PATIENCE = 0.5  # seconds after which a request without an answer is sent again, perhaps to the other service
+PATIENCE = 1.5  # seconds after which a request without an answer is sent again, perhaps to the other service
 FEW = 20  # answers before each fault
 SENDERS = 4  # connections to a service
 MONITOR = "2000"  # outcomes between false alarms
+# How the engine calls what was done.
+DONE = {"freeze": "frozen", "resume": "resumed", "passthrough": "passthrough", "reset": "reset", "forget": "forgotten"}
 ENDS = {0, -signal.SIGKILL}  # how a service may end: stopped, killed; a database that is away ends none
 
 
@@ -169,23 +171,18 @@ class Service:
         connection = self._connection()
         while (request := self._requests.get()) is not None:
             ticket, kind, events = request
-            third = "score" if kind == "forecasts" else "outcome"
-            body = {"events": [{"stream": stream, "id": name, third: value} for stream, name, value in events]}
             try:
                 if dice.random() < LOST_ANSWERS:
                     self.hung_up += 1
-                    connection.request("POST", f"/v1/{kind}", json.dumps(body))
+                    connection.request(*_written(kind, events))
                     connection.close()
                     continue
-                status, answer = _ask(connection, "POST", f"/v1/{kind}", json.dumps(body))
+                status, answer = _ask(connection, *_written(kind, events))
             except (OSError, http.client.HTTPException):
                 connection.close()  # and perhaps it is dead: `Load` sends the request again
                 continue
-            if status == 200:
-                told = [each["probability" if kind == "forecasts" else "status"] for each in answer[kind]]
-                self._answers.put(json.dumps([ticket, told]))
-            elif status < 500:  # 500 and 503 promise nothing: it is sent again
-                self._answers.put(json.dumps([ticket, f"{status} {answer}"]))
+            if status < 500:  # 500 and 503 promise nothing: it is sent again
+                self._answers.put(json.dumps([ticket, _heard(kind, events, status, answer)]))
         connection.close()
 
     def signal(self, number: int) -> None:
@@ -199,6 +196,32 @@ class Service:
         for _ in range(SENDERS):
             self._requests.put(None)
         return status
+
+
+def _written(kind: str, events: list[Any]) -> tuple[str, ...]:
+    """A request of `Clients` as HTTP has it: method, path and perhaps a body."""
+    if kind == "control":
+        (control,) = events
+        path = f"/v1/streams/{control['stream']}"
+        if control["verb"] == "forget":
+            return "DELETE", f"{path}/events/{control['ids'][0]}"
+        body = {"outcomes": control["outcomes"]} if control["verb"] == "resume" else {}
+        return "POST", f"{path}/{control['verb']}", json.dumps(body)
+    fields: Any = kills.fields_of if kind == "forecasts" else kills.result_of
+    body = {"events": [{"stream": stream, "id": name, **fields(stream, value)} for stream, name, value in events]}
+    method, path = ("PUT", "outcomes") if kind == "corrections" else ("POST", kind)
+    return method, f"/v1/{path}", json.dumps(body)
+
+
+def _heard(kind: str, events: list[Any], status: int, answer: Any) -> Any:
+    """An answer as `Clients.hear` wants it."""
+    if kind == "control":
+        return DONE[events[0]["verb"]] if status == 200 else answer["error"]["code"]
+    if status != 200:
+        return f"{status} {answer}"
+    if kind == "forecasts":
+        return [each.get("probability", each.get("probabilities")) for each in answer["forecasts"]]
+    return [each["status"] for each in answer["outcomes"]]
 
 
 def _ask(connection: http.client.HTTPConnection, *request: str) -> tuple[int, Any]:
@@ -231,6 +254,7 @@ class Load:
                     del self._sent[ticket]
                 elif now - since > PATIENCE:
                     self.numbers["sent again"] += 1
+                    self.clients.repeat(waiting[ticket])
                     self._send(waiting[ticket])
             while more and len(waiting) < kills.WINDOW:
                 self._send(self.clients.request())
@@ -256,6 +280,16 @@ class Load:
             if not service.is_alive:
                 self._end(service, signal.SIGKILL)
                 self.services[at] = self._start()
+                self._send_again()
+
+    def _send_again(self) -> None:
+        """What was not answered may be lost with a service that has ended."""
+        if len(self.services) > 1:  # or the other one does it later: the next `work` sends it
+            self._sent = dict.fromkeys(self._sent, 0.0)
+            return
+        for request in list(self.clients.waiting.values()):  # no other copy of it is under way
+            self.numbers["sent again"] += 1
+            self._send(request)
 
     def _end(self, service: Service, number: int) -> None:
         status = service.end(number)
@@ -315,10 +349,12 @@ def run(
     most: int = 5,
     seed: int = 0,
     server: Any = None,
+    shapes: tuple[str, ...] = ("",),
+    verbs: bool = False,
 ) -> Load:
     """Serve requests, do these faults at random moments, one after another, and end in peace."""
     arguments = ["--store", url, "--method", method, "--seed", "7", "--monitor", MONITOR]
-    load = Load(nursery, arguments, services, kills.Clients(seed, most=most))
+    load = Load(nursery, arguments, services, kills.Clients(seed, most=most, shapes=shapes, verbs=verbs))
     for fault in faults:
         load.get_busy()
         FAULTS[fault](load, server)

@@ -60,7 +60,7 @@ def serve(url: str, method: str) -> None:
     from calibeat.service.engine import Engine, EngineSettings
     from calibeat.service.events import Refusal
 
-    engine = Engine.open(url, EngineSettings(method=method))
+    engine = Engine.open(url, EngineSettings(method=method, monitor=2000.0))
     engine.start(deliver)
     for ticket, events in requests():
         try:
@@ -89,13 +89,13 @@ def result_of(stream: str, outcome: int | None) -> dict[str, Any]:
     return {"label": outcome} if stream.startswith("k") else {"outcome": outcome}
 
 
-def calibrator_of(stream: str, text: str | None, method: Any) -> Any:
+def calibrator_of(stream: str, text: str | None, method: Any, seed: int) -> Any:
     """A plain calibrator of the library for such a stream; `text` is its shape in the store."""
     from calibeat import Calibrator, MultiCalibrator
     from calibeat.service.shape import Shape
 
     shape = Shape.from_text(text)
-    return MultiCalibrator(3) if stream.startswith("k") else Calibrator(method, groups=shape.groups)
+    return MultiCalibrator(3) if stream.startswith("k") else Calibrator(method, seed, stream, groups=shape.groups)
 
 
 # ---- the clients ----------------------------------------------------------------------------------------------------
@@ -168,6 +168,7 @@ class Clients:
     final: set[str] = field(default_factory=set)  # those that could not be corrected
     forgetting: dict[str, bool] = field(default_factory=dict)  # name -> whether it was answered
     controls: int = 0
+    repeated: set[str] = field(default_factory=set)  # events of requests that were sent more than once
     told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
@@ -217,6 +218,7 @@ class Clients:
         dice = self.random
         # What was sent and not answered may be done after this, by another worker.
         busy = {event[1] for request in self.waiting.values() if request[1] != "control" for event in request[2]}
+        busy |= self.repeated
         names = [name for name in self._left() if self.is_touched(self.told[name][0]) and name not in busy]
         known = [name for name in names if name in self.acknowledged]
         kind = dice.random()
@@ -232,6 +234,11 @@ class Clients:
         stream = f"{self.shapes[number % len(self.shapes)]}stream-{number}"
         verb = dice.choice(("freeze", "resume", "resume", "passthrough", "reset"))
         return "control", [{"verb": verb, "stream": stream, "outcomes": dice.choice(("learn", "drop"))}]
+
+    def repeat(self, request: list[Any]) -> None:
+        """A request is sent once more. A copy of it may be on its way when another one was answered long ago."""
+        if request[1] != "control":
+            self.repeated |= {event[1] for event in request[2]}
 
     def _outcome(self, name: str) -> list[Any]:
         if self.random.random() < 0.03:
@@ -436,7 +443,7 @@ def plain_differences(url: str, clients: Clients) -> int:
             log.append((stream, outcome_seq, at, outcome))
     method = method_named(meta["method"])
     bank, made, differ = Bank(method, int(meta["seed"]), independent=method.draws), {}, 0
-    alone = {number: calibrator_of(names[number], text, method) for number, text in shapes.items()}
+    alone = {number: calibrator_of(names[number], text, method, int(meta["seed"])) for number, text in shapes.items()}
     for stream, _, at, outcome in sorted(log, key=lambda entry: entry[:2]):
         _, _, score, forecast, *_, given, issued = events[at]
         if stream in alone and outcome is not None:

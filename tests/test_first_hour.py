@@ -27,6 +27,7 @@ from calibeat import (
     OutcomeConflict,
     UnknownMethod,
     backtest,
+    bounds,
     metrics,
     rivals,
 )
@@ -199,15 +200,10 @@ def test_scores_of_another_shape(shape: tuple[int, ...], hint: str) -> None:
     ],
 )
 def test_due_as_dates(due: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"due must be positions .* got dates - np.searchsorted\(times, due\)"):
+    with pytest.raises(InvalidInput, match=r"due must be positions .* got dates - say times= and outcome_times= inst"):
         Calibrator().run([0.2, 0.4], [0, 1], due=due)
-
-
-def test_positions_made_of_dates() -> None:
-    times = np.array(["2026-01-01", "2026-01-02", "2026-01-03"], dtype="datetime64[D]")
-    due = np.searchsorted(times, times + 2)
-    assert due.tolist() == [2, 3, 3]
-    assert len(Calibrator().run([0.2, 0.4, 0.3], [0, 1, 1], due=due)) == 3
+    at_once = Calibrator().run([0.2, 0.4], [0, 1], times=["2026-01-01", "2026-01-02"], outcome_times=due)
+    assert np.array_equal(at_once, Calibrator().run([0.2, 0.4], [0, 1]))
 
 
 def test_groups_of_a_bank() -> None:
@@ -246,6 +242,9 @@ def test_what_people_look_for_in_a_bank(name: str, instead: str, tmp_path: Path)
 
 
 def test_names_asked_of_the_class() -> None:
+    for kind in (Calibrator, MultiCalibrator, Bank, MultiBank):
+        assert not hasattr(kind, "fit")
+        assert not hasattr(kind, "__getattr__")  # it would make every call of a method slower
     for host in (Calibrator, MultiCalibrator):
         assert not hasattr(host, "load")
         with pytest.raises(AttributeError, match=r"has no attribute 'load': use Calibrator.from_json\(text\)"):
@@ -278,6 +277,11 @@ def test_methods_of_others() -> None:
                 host(own)
     with pytest.raises(UnknownMethod, match=r"got float 0\.5$"):
         Calibrator(0.5)  # type: ignore[arg-type]
+
+
+def test_the_tab_key_shows_what_is_made_here() -> None:
+    for module, some in ((metrics, {"log_loss", "reliability_curve"}), (bounds, {"auto_loss", "hops_calibration"})):
+        assert some <= set(dir(module)) and not {"np", "math", "Callable", "LEAN", "Any"} & set(dir(module))
 
 
 def test_metrics_by_other_names() -> None:

@@ -1,6 +1,7 @@
 # One stream, one event at a time. A method written here is one step to Python: no signal and no other thread comes between
-# its lines. All that can fail comes before the first line that changes something. Where Python has no GIL, methods that read
-# or move the row are critical sections of their stream; they cost nothing where it has one.
+# its lines. All that can fail comes before the first line that changes something. In a free-threaded Python, methods that read
+# or move the row are critical sections of their stream; they cost nothing in any other. No section calls another one of the
+# same stream before it is done: the inner one would let other threads in.
 
 import json
 import math
@@ -659,7 +660,8 @@ cdef class Stream:
     cdef Cells cells  # where there are groups
     cdef EventWords maker  # of their words; None where there are none
     cdef public int64_t _events
-    cdef public bint _is_busy, _is_forked, _is_watched, _is_member, _needs_history
+    cdef bint is_busy
+    cdef public bint _is_forked, _is_watched, _is_member, _needs_history
     cdef public bint _has_batch  # cells may hold what a batch has done that was not taken: undo it first
     cdef public bint _is_crowded  # the groups have forgotten many cells, which was said
     cdef public object _row, _lock, _owed, _announce
@@ -668,6 +670,16 @@ cdef class Stream:
 
     def __cinit__(self, *arguments, **settings):
         self.origin = object()  # whose forecasts it would make: none is of a stream that serves nothing yet
+
+    @property
+    def _is_busy(self):
+        """Whether a call that takes several steps is at work."""
+        return self.is_busy
+
+    @_is_busy.setter
+    def _is_busy(self, bint is_busy):
+        with cython.critical_section(self):  # what others have begun is done when this is set
+            self.is_busy = is_busy
 
     def _serve(self, spec, row, bint needs_history):
         """Serve this row, which stays where it is."""
@@ -734,7 +746,7 @@ cdef class Stream:
         elif groups is not None:
             raise InvalidInput(NO_GROUPS)
         if (
-            self._is_busy or self._is_forked or self._is_watched or self._has_batch or self._owed is not None
+            self.is_busy or self._is_forked or self._is_watched or self._has_batch or self._owed is not None
             or not self._signature
         ):
             if self.maker is not None:
@@ -813,10 +825,13 @@ cdef class Stream:
     @cython.critical_section
     def _peek(self, double score, bytes words=None):
         """What `_forecast` would say."""
+        return self.peeked(score, self.checked_words(words))
+
+    cdef double peeked(self, double score, int64_t* words) noexcept:
         cdef double[MOST_RECEIPT] receipt
         cdef double u = uniform_of(self.draws_key, <uint64_t>self._events) if self.spec.draws else 0.0
         self.latest = -1
-        return self.ask(score, u, self.checked_words(words), F64(&receipt[0], self.scratch.n)).forecast
+        return self.ask(score, u, words, F64(&receipt[0], self.scratch.n)).forecast
 
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
@@ -856,7 +871,7 @@ cdef class Stream:
         else:
             y = check_outcome(outcome)
         if not (
-            self._is_busy or self._is_forked or self._is_watched or self._is_member or self._needs_history
+            self.is_busy or self._is_forked or self._is_watched or self._is_member or self._needs_history
             or self._has_batch or self._owed is not None
             or given.origin is not self.origin
         ):
@@ -892,9 +907,13 @@ cdef class Stream:
         self.latest = -1
 
     @cython.critical_section
-    def _learn(self, Forecast forecast, double y):
+    def _learn(self, forecast, double y):
         """Learn on the row, and nothing else."""
-        self.move(forecast, y)
+        self.learn(forecast, y)
+
+    cdef int learn(self, forecast, double y) except -1:
+        self.move(<Forecast?>forecast, y)
+        return 0
 
     @cython.critical_section
     def _settle(self, forecast, double y, Marks settled, owed, row=None):
@@ -902,7 +921,7 @@ cdef class Stream:
         cdef F64 learnt = F64_of(row, "row") if row is not None else self.row
         cdef int64_t event = forecast.event
         if row is None:
-            self._learn(forecast, y)
+            self.learn(forecast, y)
         else:
             memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
             self.latest = -1
@@ -970,9 +989,9 @@ cdef class VectorStream(Stream):
         if groups is not None:
             raise InvalidInput(NO_GROUPS)
         score = self._read(scores)
-        if self._is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
+        if self.is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
             return self._predict_alone(score)
-        return self._forecast(score)
+        return self.forecast_classes(score)
 
     def _read(self, scores):
         """The K scores of an event as a new array, normalised."""
@@ -998,6 +1017,9 @@ cdef class VectorStream(Stream):
     @cython.critical_section
     def _forecast(self, score, words=None):
         """Make a forecast, and count it."""
+        return self.forecast_classes(score)
+
+    cdef MultiForecast forecast_classes(self, score):
         cdef MultiForecast forecast
         cdef object owed
         cdef F64 asked, probabilities, lanes
@@ -1027,12 +1049,13 @@ cdef class VectorStream(Stream):
         forecast.probabilities.flags.writeable = forecast.score.flags.writeable = forecast.lanes.flags.writeable = False
         return forecast
 
+    @cython.critical_section
     def _peek(self, score, words=None):
         """What `_forecast` would say: the probabilities alone."""
         cdef object probabilities = numpy.empty(self.K)
         cdef F64 out = F64_of(probabilities, "probabilities")
         if self.spec.classes == 0:
-            out.data[1] = Stream._peek(self, score[1])
+            out.data[1] = self.peeked(score[1], NULL)
             out.data[0] = 1.0 - out.data[1]
         else:
             self.latest = -1
@@ -1073,25 +1096,24 @@ cdef class VectorStream(Stream):
         found = self.columns.get(label) if type(label) is str or type(label) is int else None
         column = self._check_label(label) if found is None else found
         if not (
-            self._is_busy or self._is_forked or self._is_watched or self._is_member or self._owed is not None
+            self.is_busy or self._is_forked or self._is_watched or self._is_member or self._owed is not None
             or given.origin is not self.origin
         ):
             span = self._receipts.settled.span
             at = given.event - <int64_t>span[0]
             if 0 <= at < PyByteArray_GET_SIZE(span[1]) and (<bytearray>span[1])[at] == 0:
-                self._learn(given, column)
+                self.learn(given, column)
                 self._receipts.settled.mark_as(given.event, column)
                 return "learnt"
         return self._update_alone(given, <double>column)
 
-    @cython.critical_section
-    def _learn(self, MultiForecast forecast, double y):
-        """Learn on the row, and nothing else."""
+    cdef int learn(self, given, double y) except -1:
+        cdef MultiForecast forecast = <MultiForecast?>given
         cdef Index column = <Index>y
         cdef double issued
         if self.spec.classes == 0:
             self.move(forecast.binary, y)
-            return
+            return 0
         issued = F64_of(forecast.probabilities, "probabilities").data[column]
         if self.is_new(forecast):  # the scratch is still about it
             k_core_vector_settle(
@@ -1103,6 +1125,7 @@ cdef class VectorStream(Stream):
                 self.work, issued,
             )
         self.latest = -1
+        return 0
 
 
 def not_a_receipt(given, str kind, outcome):

@@ -33,6 +33,7 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import to_matrix
 from calibeat._util.types import Ints, Vector
+from calibeat._util.words import made_here
 from calibeat.core.features import Beta, Platt, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method, method_named
@@ -57,6 +58,11 @@ if not TYPE_CHECKING:  # a type checker shall know the names that there are
         """What people look for by the names of other libraries is told where it is."""
         hint = f": use {ELSEWHERE[name]}" if name in ELSEWHERE else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+
+
+def __dir__() -> list[str]:
+    """For whoever presses the tab key."""
+    return made_here(globals())
 
 
 class ReliabilityCurve(NamedTuple):

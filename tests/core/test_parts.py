@@ -136,3 +136,11 @@ def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
 
 def test_learners_with_a_ball_say_its_radius() -> None:
     assert [ONS(radius=7.0).ball, OGD(radius=7.0).ball, AIOLI(radius=7.0).ball] == [7.0, 7.0, None]
+
+
+def test_a_method_that_is_read_again_is_the_same_object() -> None:
+    data = [{**OPS.to_dict(), "learner": {**OPS.to_dict()["learner"], "gamma": 0.1 + i / 1000}} for i in range(100)]
+    methods = [Method.from_dict(one) for one in data]
+    assert Method.from_dict(data[-1]) is methods[-1]
+    assert [method.to_dict() for method in methods] == data
+    assert Method.from_dict(data[0]) == methods[0]  # it was forgotten and is read anew

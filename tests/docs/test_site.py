@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -180,9 +181,59 @@ def test_examples_have_a_heading_of_their_own() -> None:
         assert "Examples" in pages[SITE / "reference" / "api" / f"{name}.html"].rubrics, name
 
 
+class Prose(HTMLParser):
+    """The text of a page's article that is no code, and its blocks of code."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.words, self.blocks, self._inside = "", list[str](), list[str]()
+        self.feed(path.read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0])
+
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"pre", "code", "math", "script", "style"}:
+            self._inside.append(tag)
+            self.blocks += [""] if tag == "pre" else []
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._inside and tag == self._inside[-1]:
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self.words += data
+        elif "pre" in self._inside:
+            self.blocks[-1] += data
+
+
+def test_a_reference_page_shows_no_markup_and_whole_examples() -> None:
+    """What stands behind "Raises" was cut into single lines, and bold words had stars."""
+    for path in (SITE / "reference" / "api").glob("*.html"):
+        page = Prose(path)
+        assert re.findall(r"`|\*\*\w[^*]*\.\*\*", page.words) == [], path.name
+        assert [block for block in page.blocks if re.search(r"^ +\.\.$", block, re.MULTILINE)] == [], path.name
+
+
+def test_text_stays_within_its_page(chrome: Chrome, address: str) -> None:
+    """On a desktop and on a phone: a box that is too wide must not push text below the edge."""
+    folders = (SITE / "reference" / "api", SITE / "tutorials" / "pages", SITE / "start", SITE / "how-to")
+    wide = """
+        const article = document.querySelector('.bd-article'), edge = article.getBoundingClientRect().right + 1;
+        const scrolls = e => ['auto', 'scroll'].includes(getComputedStyle(e).overflowX);
+        const boxed = e => e !== article && (scrolls(e) || boxed(e.parentElement));
+        return [...article.querySelectorAll('p, li, dd, dt, pre, table, img')]
+            .filter(e => e.getBoundingClientRect().right > edge && !boxed(e)).map(e => e.outerHTML.slice(0, 80));
+    """
+    for width in (1280, 390):
+        look(chrome, f"{address}/index.html", width=width)
+        for path in sorted(path for folder in folders for path in folder.glob("*.html")):
+            chrome.get(f"{address}/{path.relative_to(SITE)}")
+            assert chrome.execute_script(wide) == [], (path.name, width)
+
+
 def test_docstrings_link_to_pages() -> None:
     page = (SITE / "reference" / "api" / "Calibrator.html").read_text(encoding="utf-8")
     assert "../../receipts.html" in page and "docs/receipts.md" not in page
+    assert "docs/" not in Prose(SITE / "reference" / "api" / "MultiCalibrator.html").words
 
 
 def test_the_first_page_of_start_has_its_picture(chrome: Chrome, address: str) -> None:

@@ -213,7 +213,7 @@ def test_collection() -> None:
     bank.run(["a", "b", "c", "a"], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1])
     assert len(bank) == 3 and list(bank) == ["a", "b", "c"] and bank.events == 4
     assert "b" in bank and "d" not in bank and 3 not in bank and None not in bank and 0.5 not in bank
-    with pytest.raises(KeyError, match="one of the 3 keys of the bank, got 'd'"):
+    with pytest.raises(KeyError, match=r"one of the 3 keys of the bank, got 'd' - predict\(key, score\) and run"):
         bank["d"]
     with pytest.raises(UnknownKey):
         bank["d"]

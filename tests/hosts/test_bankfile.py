@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import json
 import multiprocessing
 import os
@@ -229,6 +230,19 @@ def test_a_length_that_lies_costs_nothing(tmp_path: Path) -> None:
     (tmp_path / "bank").write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
     with pytest.raises(SnapshotMismatch, match="undamaged header"):
         Bank.load(tmp_path / "bank")
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cut(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            return super().readinto(memoryview(buffer)[:1000]) or 0
+
+    path = tmp_path / "bank"
+    filled(TOPS).save(path)
+    monkeypatch.setattr(calibeat.hosts.bankfile, "open_regular", lambda path, _: Cut(path))
+    for verify in (True, False):
+        with pytest.raises(SnapshotMismatch, match="a file that is being cut"):
+            Bank.load(path, verify=verify)
 
 
 def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:

@@ -177,3 +177,22 @@ def test_a_search_in_a_table_without_a_free_place_ends() -> None:
         index.add_one(known)
         index.table[:] = 0
         assert index.find_one(known) == 0 and index.find_one(unknown) == -1
+
+
+@pytest.mark.parametrize("kind", ["ints", "strings"])
+def test_a_table_is_as_large_as_its_keys_need(kind: str) -> None:
+    """A batch may make room for all its events; what its keys do not need is given back."""
+    rng = np.random.default_rng(0)
+    index: Any = IntIndex() if kind == "ints" else StringIndex()
+    known: dict[int, int] = {}
+    for events, most in ((100, 10), (70_000, 50), (500, 10**9), (100, 10), (70_000, 10**9)):
+        drawn = rng.integers(0, most, events).tolist()
+        for key in drawn:
+            known.setdefault(key, len(known))
+        keys = drawn if kind == "ints" else [f"k{key}" for key in drawn]
+        slots = index.add(check_keys(keys))
+        assert slots.tolist() == [known[key] for key in drawn]
+        assert index.count == len(known)
+        assert len(index.table) <= max(64, 2 * index.count)
+        assert index.count <= 0.6 * len(index.table)
+        assert index.find(check_keys(keys)).tolist() == slots.tolist()

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -222,3 +223,26 @@ def test_single_events_and_batches_of_threads_are_counted_once() -> None:
         sys.setswitchinterval(before)
     assert errors == []
     assert cal.events == cal.outcomes == 3 * 20 * 200 + 300 * 30
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_threads_that_bring_the_same_label_learn_it_once(K: int) -> None:
+    """Under a free-threaded Python too, where two sections of a stream, one inside the other, let others in between."""
+    cal, score, workers, rounds = MultiCalibrator(K), [1.0 / K] * K, 4, 2000
+    issued: list[Any] = []
+
+    def work(own: int) -> int:
+        learnt = 0
+        for i in range(rounds):
+            issued.append(cal.predict(score))
+            for forecast in issued[-workers:]:
+                learnt += cal.update(forecast, forecast.event % K) == "learnt"
+            if (i + own) % 50 == 0:
+                cal.peek(score)
+        return learnt
+
+    with ThreadPoolExecutor(workers) as pool:
+        learnt = sum(pool.map(work, range(workers)))
+    assert cal.events == workers * rounds
+    assert len({forecast.event for forecast in issued}) == cal.events
+    assert learnt == cal.outcomes == cal.events

@@ -72,6 +72,11 @@ def test_what_is_read_without_a_script(payloads, pages):
     assert "Base rate" not in text and "Regret" not in text
 
 
+def test_log_loss_is_explained_for_so_many_classes(pages):
+    assert "to give each of 3 classes the same chance costs 1.099" in bare(pages["three"])
+    assert "to say 50" not in bare(pages["three"])
+
+
 def test_parts_that_have_nothing_to_say_are_left_out(pages):
     text = {name: bare(path) for name, path in pages.items()}
     assert 'id="times"' in text["three"] and 'id="times"' not in text["raw alone"]

@@ -46,6 +46,7 @@ def test_what_a_manager_must_know_is_in_the_open():
         assert caveat in " ".join(terminal(told).split("judged after")[0].split())
         assert caveat in snippet(told).replace("\u00a0", " ")
     assert "<b>Log-loss</b> is how surprised the forecasts were by what happened, on average: 0 is perfect" in plain
+    assert "to say 50 % each time costs 0.693, and to be sure and wrong costs most." in plain
 
 
 def test_a_verdict_that_is_not_settled_deploys_nothing_in_the_terminal():
@@ -53,6 +54,16 @@ def test_a_verdict_that_is_not_settled_deploys_nothing_in_the_terminal():
     assert "When that is settled" not in top(told)
     told["verdict"]["confidence"] = "unclear"
     assert "Deploy it" not in terminal(told) and "When that is settled, do this" in top(told)
+    assert "our choice" in report.html(payload()) and "our choice" not in report.html(told)
+
+
+def test_before_it_is_settled_when_outcomes_were_known_no_code_is_shown():
+    told = payload()
+    told["verdict"]["confidence"] = "unclear"
+    told["answer"] |= {"library": [], "service": None, "note": "Run the backtest again."}
+    shown = top(told)
+    assert "Settle that first" in shown and "Run the backtest again." in shown
+    assert "<pre>" not in shown and "In Python" not in shown and "As a service" not in shown
 
 
 def test_rare_events_are_told_of_more_of_them():

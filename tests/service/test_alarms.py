@@ -39,8 +39,12 @@ def raise_alarms(url: str, names: list[str], *, what: str = "too sure", page: in
     """One alarm in each stream, at about the same time, as the engine writes them."""
     with closing(open_connection(url, write=True)) as connection:
         for name in names:
-            insert = "INSERT INTO stream (name, monitor, events) VALUES (?, ?, 1) ON CONFLICT (name) DO NOTHING"
-            connection.run(insert, (name, monitor_bytes(70, 70)))
+            connection.run("INSERT INTO stream (name, events) VALUES (?, 1) ON CONFLICT (name) DO NOTHING", (name,))
+            connection.run(
+                "INSERT INTO body (stream, monitor) SELECT number, ? FROM stream WHERE name = ? "
+                "ON CONFLICT (stream) DO NOTHING",
+                (monitor_bytes(70, 70), name),
+            )
             connection.run(
                 "INSERT INTO alarm (stream, time, at, since, what, page) "
                 "SELECT number, ?, 70, 40, ?, ? FROM stream WHERE name = ?",
@@ -51,7 +55,7 @@ def raise_alarms(url: str, names: list[str], *, what: str = "too sure", page: in
 def go_on(url: str, outcomes: int) -> None:
     """All streams read outcomes without an alarm."""
     with closing(open_connection(url, write=True)) as connection:
-        connection.run("UPDATE stream SET monitor = ?", (monitor_bytes(outcomes, 70),))
+        connection.run("UPDATE body SET monitor = ?", (monitor_bytes(outcomes, 70),))
         close_quiet(connection)
 
 
@@ -195,6 +199,7 @@ def test_alarms_over_http(store: str) -> None:
         assert found["groups"][0]["text"].endswith("Look first at events of that region since then.")
         assert len(http.get("/v1/alarms?stream=rome&open=true").json()["alarms"]) == 1
         assert http.get("/v1/alarms?open=false").json() == {"alarms": [], "groups": []}
+        assert http.get("/v1/alarms?stream=rome&open=1").json() == http.get("/v1/alarms?stream=rome&open=true").json()
         assert http.get("/v1/alarms?open=yes").status_code == 400
         done = http.post("/v1/alarms/acknowledge", json={"streams": "s*"})
         assert done.json() == {"acknowledged": 40}
@@ -332,7 +337,7 @@ def test_a_running_service_notes_that_an_alarm_is_over(tmp_path: Path) -> None:
     keeper = AlarmKeeper(url, seconds=0.01)
     keeper.start()
     with closing(open_connection(url, write=True)) as connection:
-        connection.run("UPDATE stream SET monitor = ?", (monitor_bytes(5000, 70),))
+        connection.run("UPDATE body SET monitor = ?", (monitor_bytes(5000, 70),))
         wait_until(lambda: connection.all("SELECT ended FROM alarm")[0][0])
     keeper.stop()
     assert is_quiet(None)

@@ -148,6 +148,19 @@ def test_groups_of_any_size_and_restarts_give_the_same_bits(tmp_path: Path, meth
     assert told[0] == told[1] == told[2]
 
 
+def test_streams_that_were_not_used_for_long_leave_the_memory(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.engine.MOST_STREAMS", 4)
+    with desk(url, monitor=100.0) as service:
+        for i in range(60):
+            service.ask((f"s{i % 7}", f"e{i}", 0.4), ("often", f"e{i}", 0.7))
+            if i >= 9:
+                assert (
+                    service.tell((f"s{(i - 9) % 7}", f"e{i - 9}", 1), ("often", f"e{i - 9}", i % 2)) == ["learnt"] * 2
+                )
+            assert "often" in service.engine._streams and len(service.engine._streams) <= 4
+    assert replay_check(url).is_same and not check(url)
+
+
 def test_a_store_remembers_its_method_and_seed(url: str) -> None:
     with desk(url, method="OPS", seed=7):
         pass

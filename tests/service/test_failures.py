@@ -21,9 +21,10 @@ import kills
 import psycopg
 import pytest
 from postgres import Postgres
-from services import desk
+from services import desk, feed, stream_of, whole
 
 from calibeat import InvalidInput, SnapshotMismatch
+from calibeat.cli.main import main
 from calibeat.service.engine import FATAL, Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, Refusal
 from calibeat.service.maintenance import check, info, replay_check
@@ -275,3 +276,23 @@ def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> Non
         two.engine.forget()
         two.ask(("rome", "e3", 0.5))
     assert replay_check(url).is_same
+
+
+def test_a_damaged_file_is_left_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As docs/how-to/undo.md says."""
+    store, log, new = (str(tmp_path / name) for name in ("calibeat.db", "log.parquet", "new.db"))
+    with desk(store) as service:
+        feed(service, 200)
+    with sqlite3.connect(store) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rollup'").fetchone()
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+    database.close()
+    with Path(store).open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    assert main(["store", "check", "--store", store]) == 2
+    assert "malformed" in capsys.readouterr().err
+    assert main(["store", "export", log, "--store", store]) == 0
+    assert main(["store", "import", log, "--store", new, "--create"]) == 0
+    stream = stream_of(new)
+    assert (stream.events, stream.outcomes, stream.pending) == (200, 197, 3) and whole(new)

@@ -47,7 +47,7 @@ def nursery() -> Iterator[faults.Nursery]:
 
 def test_services_that_are_killed_lose_nothing(tmp_path: Path, nursery: faults.Nursery) -> None:
     url = str(tmp_path / "calibeat.db")
-    load = faults.run(nursery, url, "tops", ["service killed"] * 3, most=20)
+    load = faults.run(nursery, url, "auto", ["service killed"] * 3, most=20, shapes=("", "k", "g"), verbs=True)
     check(load, url)
 
 
@@ -55,7 +55,7 @@ def test_two_services_on_one_server_lose_nothing_by_any_fault(nursery: faults.Nu
     server = Postgres(postgres_folder())
     try:
         url = server.database()
-        load = faults.run(nursery, url, "tops", list(faults.FAULTS), services=2, server=server)
+        load = faults.run(nursery, url, "tops", list(faults.FAULTS), services=2, server=server, verbs=True)
         check(load, url)
     finally:
         server.close()
@@ -65,3 +65,4 @@ def check(load: faults.Load, url: str) -> None:
     found = kills.compare(load.clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert found["forecasts"] > 50 and found["outcomes"] > 10 and load.numbers["sent again"] > 0
+    assert found["forgotten"] > 0 and found["controls"] > 5

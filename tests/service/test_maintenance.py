@@ -48,7 +48,7 @@ def test_long_streams_are_replayed_in_pieces(url: str, monkeypatch: pytest.Monke
 
 
 DAMAGE = {
-    "the row differs": "UPDATE stream SET state = (SELECT state FROM stream WHERE name = 's1') WHERE name = 's0'",
+    "the row differs": "UPDATE body SET state = (SELECT state FROM body WHERE stream = 2) WHERE stream = 1",
     "forecasts differ": "UPDATE event SET forecast = 0.123 WHERE nth = 3",
     "operations must be numbered": "UPDATE event SET outcome_seq = outcome_seq + 1000 WHERE nth = 2",
     "without a gap": "DELETE FROM event WHERE nth = 1",

@@ -123,7 +123,9 @@ def test_a_damaged_monitor_is_noticed(url: str) -> None:
 
 
 def _put_monitor(service: Desk, state: bytes) -> None:
-    service.engine.store.connection.run("UPDATE stream SET monitor = ? WHERE name = 's0'", (state,))
+    service.engine.store.connection.run(
+        "UPDATE body SET monitor = ? WHERE stream = (SELECT number FROM stream WHERE name = 's0')", (state,)
+    )
 
 
 def test_what_expired_before_a_restart_or_was_pruned_holds_up_nothing(url: str) -> None:

@@ -394,10 +394,10 @@ def test_a_running_service_asks_the_clock_by_itself(url: str) -> None:
         service.engine._beat()
     with closing(open_connection(url, write=True)) as connection:
         connection.run("UPDATE stream SET deadline = ?", (now + 1.0,))
-        row = np.frombuffer(bytes(connection.all("SELECT notice FROM stream")[0][0])).copy()
+        row = np.frombuffer(bytes(connection.all("SELECT notice FROM body")[0][0])).copy()
         row[[FORECASTS + DEADLINE, OUTCOMES + DEADLINE]] = now + 1.0
         row[[FORECASTS + FROM, OUTCOMES + FROM]] = now + 100.0  # it knows of the restart
-        connection.run("UPDATE stream SET notice = ?", (row.tobytes(),))
+        connection.run("UPDATE body SET notice = ?", (row.tobytes(),))
     with service_here(url, settings=EngineSettings(method="ops")) as address, httpx.Client(base_url=address) as http:
         found = wait_until(lambda: http.get("/v1/alarms").json()["alarms"])
         assert [(each["what"], each["page"]) for each in found[::-1]] == [

@@ -348,7 +348,7 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
         feed(service, 40)
     with desk(url, monitor=1000.0) as service:
         feed(service, 40, seed=1)
-        monitor = "SELECT monitor FROM stream"
+        monitor = "SELECT monitor FROM body"
         before = service.engine.store.connection.all(monitor)
         assert before != [(None,)]
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-3", None))
@@ -560,3 +560,84 @@ def test_two_engines_do_it_once(server: Any, monkeypatch: pytest.MonkeyPatch) ->
     for engine in engines:
         engine.stop()
     assert whole(url) and stream_of(url).events == 120
+
+
+def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_monitor(url: str) -> None:
+    """The base of later replays was written when the monitor still waited for it."""
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40)
+        service.do("freeze", "paris")
+        assert service.tell(*(("paris", f"paris-0-{at}", 1) for at in (37, 38))) == ["held", "held"]
+        service.ask(("paris", "person", 0.5))
+        assert service.forget("paris", "person") == 1 and whole(url)
+        service.do("resume", "paris", outcomes="drop")
+        service.engine.finish_all()
+        assert whole(url)
+        feed(service, 20, seed=1)
+        service.correct(("paris", "paris-1-3", None))
+        assert service.engine.rework_all() == 1
+    assert whole(url)
+
+
+def test_what_the_method_said_of_events_before_the_base_is_kept_until_the_monitor_has_read_it(url: str) -> None:
+    """The score was told instead, and an earlier outcome is missing."""
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40, late=1, invert=True)
+        service.do("passthrough", "paris")
+        service.ask(*(("paris", f"raw-{at}", at / 10) for at in range(1, 10)))
+        service.do("resume", "paris")
+        service.tell(*(("paris", f"raw-{at}", 1) for at in range(2, 6)))
+        for name in ("one", "two"):
+            service.ask(("paris", name, 0.5))
+            assert service.forget("paris", name) == 1 and whole(url)
+        service.tell(*(("paris", f"raw-{at}", 1) for at in range(6, 10)))
+        feed(service, 10, seed=1)
+        service.correct(("paris", "paris-1-3", None))
+        assert service.engine.rework_all() == 1 and whole(url)
+    with desk(url, monitor=1000.0) as service:  # which reads what is held
+        service.tell(("paris", "raw-1", 0), ("paris", "paris-0-39", 1))
+    assert whole(url)
+
+
+def test_nothing_is_left_of_a_forgotten_event_in_the_files_of_a_store(tmp_path: Path) -> None:
+    url, person = str(tmp_path / "calibeat.db"), "somebody@example"
+
+    def is_left() -> bool:
+        return any(person.encode() in path.read_bytes() for path in tmp_path.iterdir())
+
+    with desk(url) as service:
+        feed(service, 20)
+        for stream in ("paris", "rome"):
+            service.ask((stream, person, 0.5))
+            service.tell((stream, person, 1))
+        assert is_left() and service.forget("paris", person) == 1 and is_left()
+        service.do("delete", "rome")
+        with closing(open_connection(url)) as reader:
+            reader.begin_reading()
+            reader.tables()  # somebody reads the store as it was
+            service.engine.finish_all()
+            assert is_left() and service.engine._is_erasing
+            reader.rollback()
+        service.engine._keep_house(is_idle=True)
+        assert not is_left() and not service.engine._is_erasing
+        feed(service, 20, seed=1)
+    assert whole(url)
+
+
+def test_what_could_not_be_erased_is_erased_soon(tmp_path: Path) -> None:
+    url = str(tmp_path / "calibeat.db")
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    engine = Engine.open(url, EngineSettings(method="ops"))
+    engine.start(answers.put)
+    try:
+        with closing(open_connection(url)) as reader:
+            engine.submit("ask", [ForecastEvent("paris", "e1", 0.5)])
+            answers.get(timeout=60)
+            reader.begin_reading()
+            reader.tables()
+            engine.submit("forget", [Control("forget", "paris", ids=("e1",))])
+            assert answers.get(timeout=60) == [("forget", ["forgotten"])] and engine._is_erasing
+            reader.rollback()
+        wait_until(lambda: not engine._is_erasing)
+    finally:
+        engine.stop()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import httpx
 import pytest
+from postgres import Postgres
 from served import address, receive, request, service_here, wait_until
 
 from calibeat.service import routes
@@ -163,3 +164,27 @@ def test_who_leaves_while_logging_in_is_no_fault_of_ours(
             assert receive(connection) == b""
         assert httpx.post(f"{where}/login", content=b"x" * 5000).status_code == 413
     assert caplog.text == ""
+
+
+def test_a_database_that_was_started_anew_between_two_questions_is_asked_once_more(server: Postgres) -> None:
+    url = server.database()
+    with service_here(url):
+        pass
+    thread = routes.ReaderThread(url, "test")
+    try:
+        for _ in range(2):
+            assert thread._answer(routes.Question(lambda reader: reader.ping())) is None
+            server.cut_sessions()
+        asked: list[Reader] = []
+
+        def fail(reader: Reader) -> None:
+            asked.append(reader)
+            raise reader.outages[0]("away")
+
+        for count in (2, 1):  # with the connection that is there and a new one; without one, once
+            with pytest.raises(routes.Refusal, match="a database that is away"):
+                thread._answer(routes.Question(fail))
+            assert len({id(reader) for reader in asked}) == len(asked) == count
+            asked.clear()
+    finally:
+        thread.close()

@@ -203,7 +203,10 @@ def test_states_are_made_anew_and_old_events_go(url: str) -> None:
 def tables_of(url: str) -> Any:
     connection = open_connection(url)
     try:
-        states = "SELECT name, state, text FROM stream LEFT JOIN shape ON shape.stream = number ORDER BY name"
+        states = (
+            "SELECT name, state, text FROM stream JOIN body ON body.stream = number "
+            "LEFT JOIN shape ON shape.stream = number ORDER BY name"
+        )
         cells = "SELECT stream, slot, held FROM cell WHERE is_base = 0 ORDER BY stream, slot"
         return connection.all(states), connection.all(cells)
     finally:
@@ -509,6 +512,20 @@ def test_a_bad_outcome_of_a_batch_does_not_hold_up_the_others(served: str) -> No
         assert httpx.post(f"{served}/v1/outcomes", json=bad).status_code == 400
     both = {"stream": "two", "id": "i2", "outcome": 1, "label": 1}
     assert "either outcome or label" in httpx.post(f"{served}/v1/outcomes", json=both).json()["error"]["message"]
+
+
+def test_two_classes_by_their_places_have_labels_or_outcomes(served: str) -> None:
+    events = [{"stream": "places", "id": f"i{i}", "scores": [0.3, 0.7]} for i in range(3)]
+    httpx.post(f"{served}/v1/forecasts", json={"events": events})
+    told = [{"outcome": True}, {"label": 1}, {"outcome": 0}]
+    body = {"events": [{"stream": "places", "id": f"i{i}", **each} for i, each in enumerate(told)]}
+    assert [each["status"] for each in httpx.post(f"{served}/v1/outcomes", json=body).json()["outcomes"]] == [
+        "learnt"
+    ] * 3
+    path = f"{served}/v1/streams/places/events"
+    assert [event["label"] for event in httpx.get(path).json()["events"]] == [1, 1, 0]
+    bad = httpx.post(f"{served}/v1/outcomes", json={"stream": "places", "id": "i0", "label": 2}).json()["error"]
+    assert (bad["message"], bad["at"]) == ("label must be one of the column numbers 0 to 1, got 2", "label")
 
 
 def test_groups_over_http(served: str) -> None:

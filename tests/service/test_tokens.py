@@ -15,7 +15,6 @@ from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
-from calibeat.service import tokens
 from calibeat.service.store import is_store, sqlite_path
 from calibeat.service.store.queries import Token
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
@@ -266,16 +265,20 @@ def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:
     assert book.scopes == {"write"} and book.find_token(token.encode()) is not None
 
 
-def test_uses_are_written_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "USED_SECONDS", 0.0)
+def test_uses_are_written_soon_and_then_once_a_minute() -> None:
     book, token, written = TokenBook(open_without_tokens=False), new_token(), list[dict[str, float]]()
-    refresher = Refresher(book, lambda: [token_row(token)], written.append, seconds=0.01)
+    looks: list[int] = []
+    refresher = Refresher(book, lambda: [looks.append(1) or token_row(token)], written.append, seconds=0.01)  # type: ignore[func-returns-value]
     refresher.start()
     holder = book.find_token(token.encode())
     assert holder is not None and not holder.is_too_soon()
     wait_until(lambda: written)
+    looks.clear()
+    assert book.find_token(token.encode()) is holder
+    wait_until(lambda: len(looks) > 2)
+    assert [each.keys() for each in written] == [{"a token"}]
     refresher.stop()
-    assert [each.keys() for each in written] == [{"a token"}]  # not again, as it was not used again
+    assert [each.keys() for each in written] == [{"a token"}, {"a token"}] and written[0] != written[1]
 
 
 def test_a_token_ends_at_its_time_and_counts_its_requests() -> None:

@@ -75,7 +75,8 @@ def store_of(url: str) -> tuple[list[Any], list[Any], list[Any]]:
     connection = open_connection(url)
     try:
         streams = connection.all(
-            "SELECT name, seq, events, outcomes, pending, last_time, state, sums, monitor FROM stream ORDER BY name"
+            "SELECT name, seq, events, outcomes, pending, last_time, state, sums, monitor "
+            "FROM stream JOIN body ON stream = number ORDER BY name"
         )
         found = connection.all(
             "SELECT s.name, e.nth, e.id, e.seq, e.time, e.score, e.forecast, e.receipt, e.status, e.outcome, "

@@ -112,6 +112,7 @@ def test_freeze_resume_passthrough_and_reset(served: httpx.Client, shape: str) -
     assert stream.do("freeze")["state"] == "frozen"
     stream.ask(*((f"f{at}", 0.8) for at in range(20)))
     assert stream.tell(*((f"f{at}", 0) for at in range(20))) == ["held"] * 20
+    assert stream.http.get(f"{stream.path}/events/f3").json()["status"] == "held"
     assert stream.ask(("frozen", 0.8)) == before
     assert stream.do("passthrough")["state"] == "frozen, passthrough"
     raw = given(shape, 0.8)
@@ -245,6 +246,56 @@ def test_a_stream_that_another_service_renames_is_resumed_all_the_same(
         stream = Stream(http, "plain", "water")
         found = wait_until(lambda: (found := stream.info())["state"] != "resuming" and found)
         assert (found["state"], found["held"], found["outcomes"]) == ("no monitor", 0, 210)
+    assert whole(url)
+
+
+def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Streams are made anew with so many seconds between two pieces."""
+    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.rework.PAUSE", seconds)
+
+
+def test_who_asks_one_service_to_forget_what_another_one_forgets_is_answered(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, settings = server.database(), EngineSettings(method="ops")
+    slowly(monkeypatch, 0.1)
+    with (
+        service_here(url, settings=settings) as one,
+        service_here(url, settings=settings) as two,
+        httpx.Client(base_url=one) as http,
+        httpx.Client(base_url=two) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        stream = Stream(http, "plain", "both")
+        stream.feed(0, 50)
+        path = f"{stream.path}/events/e9"
+        first = pool.submit(http.delete, path)
+        wait_until(lambda: stream.info()["progress"] is not None)
+        second = pool.submit(other.delete, path, timeout=20)
+        assert first.result().json() == second.result().json() and second.result().status_code == 200
+    assert whole(url)
+
+
+def test_a_service_that_stops_does_not_wait_until_something_is_forgotten(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowly(monkeypatch, 1.0)
+    with ThreadPoolExecutor(1) as pool:
+        with service_here(url, settings=EngineSettings(method="ops")) as address:
+            with httpx.Client(base_url=address) as http:
+                stream = Stream(http, "plain", "stop")
+                stream.feed(0, 200)
+            asked = pool.submit(httpx.delete, f"{address}{stream.path}/events/e9", timeout=60)
+            with httpx.Client(base_url=address) as http:
+                wait_until(lambda: http.get(stream.path).json()["progress"] is not None)
+        answer = asked.result()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
+    slowly(monkeypatch, 0.0)
+    with service_here(url) as address, httpx.Client(base_url=address) as http:
+        wait_until(lambda: http.get(stream.path).json()["events"] == 200)
+        wait_until(lambda: http.get(stream.path).json()["corrections"] == 0)
+        assert http.get(f"{stream.path}/events/e9").status_code == 404
     assert whole(url)
 
 

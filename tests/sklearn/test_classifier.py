@@ -211,11 +211,10 @@ def test_receipts_for_labels_that_come_later() -> None:
     twin = Calibrator.from_json(model.calibrator_.to_json())
     for row in order.tolist():
         twin.update(travelled[row], int(y[300 + row] == "yes"))
-    restored.update([travelled[row] for row in order[1:]], y[300 + order[1:]]).update(
-        travelled[order[0]], y[300 + order[0]]
-    )
+    assert restored.update([travelled[row] for row in order[1:]], y[300 + order[1:]]) == ["learnt"] * 99
+    assert restored.update(travelled[order[0]], y[300 + order[0]]) == "learnt"
     assert restored.calibrator_.outcomes == 400
-    restored.update(travelled, y[300:400])  # repeats change nothing
+    assert restored.update(travelled, y[300:400]) == ["repeated"] * 100  # which change nothing
     assert restored.calibrator_.outcomes == 400
     model.update(receipts, y[300:400])
     assert np.array_equal(model.calibrator_.row, ordered_twin(model, X, y).row)
@@ -231,7 +230,23 @@ def test_receipts_for_labels_that_come_later() -> None:
         with pytest.raises(ValueError, match=message):
             model.update(forecasts, labels)
     scores = ScoreCalibrator().fit([0.1, 0.6, 0.9], ["a", "b", "b"])
-    assert scores.update(scores.forecast([0.2, 0.3]), ["a", "b"]).calibrator_.outcomes == 5
+    assert scores.update(scores.forecast([0.2, 0.3]), ["a", "b"]) == ["learnt"] * 2
+    assert scores.calibrator_.outcomes == 5
+
+
+def test_names_of_other_estimators() -> None:
+    """Not there, as scikit-learn asks with hasattr; the message says what is."""
+    model, scores = OnlineCalibratedClassifier(LogisticRegression()), ScoreCalibrator()
+    for host, name, said in (
+        (model, "decision_function", r"has no attribute 'decision_function': use predict_proba\(X\)"),
+        (model, "transform", r"use predict_proba\(X\)"),
+        (scores, "predict_proba", r"use transform\(scores\), or OnlineCalibratedClassifier"),
+        (scores, "predict", r"use transform\(scores\)"),
+        (scores, "other", "'ScoreCalibrator' object has no attribute 'other'$"),
+    ):
+        assert not hasattr(host, name)
+        with pytest.raises(AttributeError, match=said):
+            getattr(host, name)
 
 
 def ordered_twin(model: Any, X: Any, y: Any) -> Calibrator:

@@ -158,7 +158,7 @@ def test_scores_of_many_classes() -> None:
     assert calibrator.classes_.tolist() == CLASSES.tolist()
     mixed = ScoreCalibrator().fit(P[:400], y[300:700]).transform(P[400:])
     assert log_loss(y[700:], mixed) < log_loss(y[700:], P[400:])
-    calibrator.partial_fit(P[400:], y[700:]).update(calibrator.forecast(P[:2]), y[300:302])
+    assert calibrator.partial_fit(P[400:], y[700:]).update(calibrator.forecast(P[:2]), y[300:302]) == ["learnt"] * 2
     assert calibrator.calibrator_.outcomes == 602
     margins = ScoreCalibrator(scale="logit").fit(np.log(P[:400].clip(1e-9)), y[300:700])
     assert margins.transform(np.log(P[400:].clip(1e-9))).shape == (200, 3)

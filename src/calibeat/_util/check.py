@@ -134,7 +134,7 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
         raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {shown(due)}") from error
     if array.dtype.kind == "M" or (array.dtype.kind in "OU" and array.size and isinstance(array.flat[0], (date, str))):
         raise InvalidInput(
-            "due must be positions in this batch, whole numbers, got dates - np.searchsorted(times, due) makes them of "
+            "due must be positions in this batch, whole numbers, got dates - say times= and outcome_times= instead, "
             "the times of scores and outcomes"
         )
     if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 Number = float | None
 
@@ -105,3 +106,9 @@ def visible(text: object) -> str:
     ('café.csv', 'a\\x1b[31m\\u202e.csv')
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+
+
+def made_here(names: Mapping[str, Any]) -> list[str]:
+    """The public names of a module, given its globals, without what it imports."""
+    here = names["__name__"]
+    return [name for name, thing in names.items() if name[0] != "_" and getattr(thing, "__module__", "") == here]

@@ -126,6 +126,7 @@ def run_files(log: Given, options: Options, *, keep_forecasts: bool = False) -> 
         if columns.groups is None and columns.classes is None and (found := offered(files, columns)):
             payload["offered"] = offer(found, options)
         payload["verdict"]["caveats"] = [_as_arguments(caveat) for caveat in payload["verdict"]["caveats"]]
+        payload["answer"]["sure"] = _as_arguments(payload["answer"]["sure"])
     return BacktestResult(payload, kept.by_row(reader.rows))
 
 
@@ -143,6 +144,7 @@ def _as_arguments(text: str) -> str:
     >>> _as_arguments("say --time-format, or --time none")
     "say time_format=, or time='none'"
     """
+    text = text.replace("--scores ", "--score ")
     said = re.sub(r"--([a-z-]+) none\b", lambda option: option[1].replace("-", "_") + "='none'", text)
     return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda option: option[1].replace("-", "_") + "=", said)
 

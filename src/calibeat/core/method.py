@@ -21,12 +21,13 @@ from .features import Beta, Platt
 from .guard import Guard
 from .layout import THETA, N, Spec, T
 from .learners import ONS
-from .parts import PARTS, Calibeater, Check, Columns, Features, Learner, Part, check_all
+from .parts import PARTS, READ, Calibeater, Check, Columns, Features, Learner, Part, check_all
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
 
 NO_WORK: Vector = np.empty(0)
+_MOST_READ = 64  # methods that are remembered when they were read from data
 
 
 @dataclass(frozen=True, repr=False)
@@ -241,9 +242,16 @@ class Method:
         ------
         InvalidInput : a slot is missing or unknown, or a part has other fields than this version knows.
         """
-        if not isinstance(data, Mapping) or set(data) != set(PARTS):
-            raise InvalidInput(f"method must be an object with {', '.join(PARTS)}, got {data!r:.60}")
-        return cls(**{slot: _part_from_dict(slot, part) for slot, part in data.items()})
+        described = repr(data)
+        method: Method | None = READ.get(described)  # with all that follows from its parts
+        if method is None:
+            if not isinstance(data, Mapping) or set(data) != set(PARTS):
+                raise InvalidInput(f"method must be an object with {', '.join(PARTS)}, got {data!r:.60}")
+            method = cls(**{slot: _part_from_dict(slot, part) for slot, part in data.items()})
+            if len(READ) >= _MOST_READ:
+                READ.clear()
+            READ[described] = method
+        return method
 
 
 def _misplaced(slot: str, part: object) -> str:

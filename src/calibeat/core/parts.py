@@ -36,6 +36,7 @@ Columns = dict[str, npt.NDArray[Any]]
 Expression = float | str | tuple[Any, ...]
 
 PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}, "guard": {}}
+READ: dict[str, Any] = {}  # the methods that were read from data lately, by the data as text
 LARGEST_EXPONENT = 700.0  # beyond it e^z is no float any more
 
 
@@ -100,6 +101,7 @@ class Part:
         super().__init_subclass__()
         if "code" in vars(cls):
             PARTS[cls.slot][cls.__name__.lower()] = cls
+            READ.clear()  # the same name may mean another part now
 
     def numbers(self) -> dict[str, float]:
         """Its code and its hyper-parameters, by their names in `Spec`."""

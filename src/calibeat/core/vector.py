@@ -41,7 +41,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -276,11 +276,11 @@ class VectorMethod:
         yield "have a mean lag of at most its labels", (late[:, MEAN_LAG] >= 0.0) & (late[:, MEAN_LAG] <= n)
         yield "have eta in [-1e+06, 1e+06]", _within(late[:, ETA:ETA_INFORMATION], -1e6, 1e6)
         yield "have a positive definite information of eta", _positive_definite(late[:, ETA_INFORMATION:], 5)
+        shared = rows[:, THETA:OFFSET].reshape(-1, 4, THETA_WIDTH)
+        definite = _positive_definite(shared[:, :, 3:], 3)
         for lane in range(4):
-            at = THETA + THETA_WIDTH * lane
-            yield f"have shared numbers in [-1e+06, 1e+06] in lane {lane}", _within(rows[:, at : at + 3], -1e6, 1e6)
-            good = _positive_definite(rows[:, at + 3 : at + THETA_WIDTH], 3)
-            yield f"have a positive definite matrix in lane {lane}", good
+            yield f"have shared numbers in [-1e+06, 1e+06] in lane {lane}", _within(shared[:, lane, :3], -1e6, 1e6)
+            yield f"have a positive definite matrix in lane {lane}", definite[:, lane]
         rho, kappa = BIAS + 8 * K, BIAS + 20 * K
         lanes = rows[:, BIAS:rho].reshape(-1, 4, 2, K)
         confusion = rows[:, kappa : kappa + 2 * K * K] if K <= MOST_CONFUSED else rows[:, :0]
@@ -396,12 +396,17 @@ def _shares(values: Table) -> Flags:
 
 def _positive_definite(packed: Table, d: int) -> Flags:
     """Which of these symmetric matrices, given by their upper triangles, are positive definite and of possible size."""
-    full = np.empty((len(packed), d, d))
-    above = np.triu_indices(d)
-    full[:, above[0], above[1]] = full[:, above[1], above[0]] = packed
-    good = _within(packed, -1e150, 1e150)
-    full[~good] = np.eye(d)
-    return good & (np.linalg.eigvalsh(full)[:, 0] > 0.0)
+    good: Any = (np.abs(packed) <= 1e150).all(axis=-1)
+    full = np.where(good[..., None], packed, 0.0)[..., _unpacked(d)].reshape(*good.shape, d, d)
+    return np.asarray(good & (np.linalg.eigvalsh(full)[..., 0] > 0.0))
+
+
+@cache
+def _unpacked(d: int) -> Ints:
+    """Where the numbers of a symmetric matrix, row by row, stand in its upper triangle."""
+    places = np.zeros((d, d), dtype=np.int64)
+    places[np.triu_indices(d)] = places.T[np.triu_indices(d)] = np.arange(d * (d + 1) // 2)
+    return places.reshape(-1)
 
 
 def lane_weights(method: VectorMethod, row: Vector) -> list[float]:

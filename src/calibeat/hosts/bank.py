@@ -19,7 +19,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -52,9 +52,9 @@ from calibeat.hosts.calibrator import (
     Calibrator,
     for_schedule,
     issue_times,
-    not_here,
     noticed_score,
     noticed_scores,
+    tell_elsewhere,
 )
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import Arrivals, Schedule, schedule
@@ -785,12 +785,6 @@ class Bank:
             keys, events = len(self), int(self._store.stats(EVENTS).sum())
         return f"Bank({name.upper() if name else self._method}, keys={keys}, events={events})"
 
-    if not TYPE_CHECKING:  # a type checker shall know the names that there are
-
-        def __getattr__(self, name: str) -> Any:
-            """What people look for by other names is told where it is."""
-            raise not_here(self, name, ELSEWHERE)
-
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.
 
@@ -1232,7 +1226,8 @@ class Bank:
     def _known(self, key: Any) -> int:
         slot = self._slot(key)
         if slot < 0:
-            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {shown(key)}")
+            known = f"key must be one of the {len(self)} keys of the bank, got {shown(key)}"
+            raise UnknownKey(f"{known} - predict(key, score) and run make new ones")
         return slot
 
     def _stream(self, key: Key) -> Key:
@@ -1260,6 +1255,9 @@ class Bank:
         self._check_not_broken()
         if not self._writable:
             raise InvalidInput(f"a bank that was opened with mmap=True cannot {what}, load it without")
+
+
+tell_elsewhere(Bank, ELSEWHERE)
 
 
 def _own_forecasts(asked: Flags, of: Ints | None) -> Ints:

@@ -202,10 +202,12 @@ def _mapped(file: Any) -> Any:
     return memory.mmap(file.fileno(), 0, access=memory.ACCESS_COPY)  # pragma: no cover - other systems
 
 
-def _read(file: Any) -> bytearray:
+def _read(file: Any) -> npt.NDArray[np.uint8]:
     file.seek(0)
-    buffer = bytearray(os.fstat(file.fileno()).st_size)
-    file.readinto(buffer)
+    # Memory of NumPy's: large pages, and not filled with zeros first. That is most of the time of a read.
+    buffer = np.empty(os.fstat(file.fileno()).st_size, dtype=np.uint8)
+    if file.readinto(buffer) != len(buffer):
+        raise InvalidInput("a file that is being cut")
     return buffer
 
 

@@ -527,7 +527,7 @@ class Index(ABC):
         """The slot of each key; one that is not here yet gets the next free slot."""
         if len(column) <= FEW_KEYS:
             return np.array([self.add_one(key) for key in column.plain()], dtype=np.int32)
-        slots = np.empty(len(column), dtype=np.int32)
+        slots, before = np.empty(len(column), dtype=np.int32), self.table
         for first in range(0, len(column), _HASHED_AT_ONCE):
             at, last = first, min(first + _HASHED_AT_ONCE, len(column))
             while at < last:
@@ -535,8 +535,11 @@ class Index(ABC):
                 room = int(_FULLEST * len(self.table))
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
-                if at < last:
-                    self._grow()
+                if at < last:  # make room for all that are left, or for twice as many as there are
+                    left = min(len(column) - at, max(last - at, self.count))
+                    self._grow(int((self.count + left) / _FULLEST) + 1)
+        if self.table is not before and 2 * self.count < len(self.table):  # it has grown for keys that were not new
+            self._resize(int(_GROWTH * self.count / _FULLEST))
         return slots
 
     def find_one(self, key: Any) -> int:
@@ -590,8 +593,8 @@ class Index(ABC):
             at = (at + 1) % len(self.table)
         return at
 
-    def _grow(self) -> None:
-        self._resize(int(_GROWTH * len(self.table)) + _SMALLEST_TABLE)
+    def _grow(self, size: int = 0) -> None:
+        self._resize(max(size, int(_GROWTH * len(self.table)) + _SMALLEST_TABLE))
 
     def _resize(self, size: int) -> None:
         size = max(size, int(self.count / _FULLEST) + _SMALLEST_TABLE)

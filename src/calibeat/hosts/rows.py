@@ -58,6 +58,7 @@ class RowStore:
         self.notices = None if noticed is None else Notices(noticed)  # and a third
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
+        self._opened = np.append(self.fresh, np.zeros(STATS))  # a new row
         self.receipt_width = method.receipt_width
         self._hold(np.empty((0, self.stride)))
         self.index: Index | None = None  # ints or strings: the first key tells
@@ -162,8 +163,7 @@ class RowStore:
             raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {count}")
         if count > before:
             room = with_room(self.matrix, before, count)
-            room[before:count, : self.method.width] = self.fresh
-            room[before:count, self.method.width :] = 0.0
+            room[before:count] = self._opened
             if room is not self.matrix:
                 self._hold(room)
             for watcher in self.watchers:

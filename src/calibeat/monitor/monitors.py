@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +73,8 @@ def read_rows(
 ) -> None:
     """Announce and read each outcome on the row of its slot; only the slots from first to last.
 
-    p are the forecasts, s the raw scores. An outcome of NaN never comes; one that is negative is not for this loop.
+    p are the forecasts, s the raw scores, NaN where there is none. An outcome of NaN never comes; one that is negative
+    is not for this loop.
     """
     n = len(slots)
     for i in range(n):
@@ -84,7 +85,8 @@ def read_rows(
             row = rows[slots[i] * stride : slots[i] * stride + width]
             row[FORECASTS] += 1.0
             if y[i] == y[i]:
-                compare(row, p[i], y[i], s[i])
+                if s[i] == s[i]:
+                    compare(row, p[i], y[i], s[i])
                 step(spec, row, p[i], y[i])
 
 
@@ -195,7 +197,7 @@ class Monitors(SlotRows):
         else:
             p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
         row[FORECASTS] = queue.announced
-        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        row[WAITING] = queue.sum_of_waiting
         raised = self._read(row, p, y, s)
         queue.alarms = self._with(queue, raised)
         self.matrix[slot], self.queues[slot] = row, queue
@@ -204,12 +206,8 @@ class Monitors(SlotRows):
 
     def fold(self, slots: Slots, asked: Flags, numbers: Ints, p: Vector, y: Vector, s: Vector) -> None:
         """Operations in their order: forecasts that are asked for, and outcomes of forecasts by their numbers."""
-        columns = (column.tolist() for column in (slots, asked, numbers, p, y, s))
-        for slot, is_forecast, number, *event in zip(*columns, strict=True):
-            if is_forecast:
-                self.announce(slot)
-            else:
-                self.update(slot, number, (event[0], event[1], event[2]))
+        events = zip(p.tolist(), y.tolist(), s.tolist(), strict=True)
+        fold_together([self], slots.tolist(), np.where(asked, -1, numbers).tolist(), events)
 
     def catch_up(self, slot: int, events: int) -> None:
         """Announce forecasts of a slot until there are this many."""
@@ -370,7 +368,49 @@ class Monitors(SlotRows):
             if following < queue.announced:
                 queue.next, queue.given_up = following, following - int(row[N])
                 queue.held = {number: event for number, event in waiting.items() if number > following}
+                # Something may have been given up since these bytes were written.
+                self.matrix[slot, WAITING] = queue.sum_of_waiting
                 self.queues[slot] = queue
+
+
+def fold_together(
+    parts: Sequence[Monitors], slots: Sequence[int], numbers: Sequence[int], events: Iterable[Any]
+) -> None:
+    """Operations in their order, on the same slots of several monitors that wait for the same outcomes.
+
+    A number of -1 is a forecast that is made, others are those of outcomes. An event has three numbers for each part,
+    or is None if it will never come. The queues are those of the first part, with such events in them.
+
+    The same as `announce` and `update` one by one: first the queues take their steps, then each part reads all outcomes
+    that can be read in one call. Alarms are counted in the rows and not kept one by one.
+    """
+    first = parts[0]
+    queues, touched = first.queues, np.unique(np.array(slots, dtype=np.int64))
+    counts = zip(touched.tolist(), *first.matrix[touched][:, [FORECASTS, WAITING]].T.tolist(), strict=True)
+    rows = {slot: {FORECASTS: forecasts, WAITING: waiting} for slot, forecasts, waiting in counts}
+    places, ready = list[int](), list[Any]()
+    for slot, number, event in zip(slots, numbers, events, strict=True):
+        queue = queues.get(slot)
+        if queue is None:
+            queue = queues[slot] = first.queue(slot)
+        if number >= 0 and not queue.is_open(number):
+            continue
+        queue.announced, queue.next, queue.given_up, queue.came, read = queue.step(rows[slot], number, event)
+        if queue.came is not None:
+            queue.finish()
+        if read:
+            ready += read
+            places += [slot] * len(read)
+    every, columns = np.array(places, dtype=np.int32), np.array(ready).reshape(-1, 3 * len(parts)).T.copy()
+    told = np.array([tuple(row.values()) for row in rows.values()]).reshape(-1, 2)
+    for at, part in enumerate(parts):
+        own = columns[3 * at : 3 * at + 3]
+        read_rows(part.spec, part.flat, part.stride, part.settings.width, every, 0, part.count, *own)
+        part.matrix[touched[:, None], [FORECASTS, WAITING]] = told
+    for slot in rows:
+        queue = queues[slot]
+        if queue.next == queue.announced:  # nothing waits: the row says the rest
+            del queues[slot]
 
 
 def first_unread(state: bytes) -> int:

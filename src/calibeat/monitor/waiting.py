@@ -170,6 +170,11 @@ class Queue:
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
+    @property
+    def sum_of_waiting(self) -> int:
+        """The numbers that wait for their outcomes, added up."""
+        return sum(range(self.next, self.announced)) - sum(self.held)
+
     def count(self, row: Vector) -> Waiting:
         """In numbers, beside the row of its monitor."""
         self.finish()

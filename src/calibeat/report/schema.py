@@ -58,7 +58,7 @@ class AnswerInfo(TypedDict):
 
     happened: list[Happened]  # the raw score and the chosen method; none where the raw score is kept
     sure: str
-    library: list[str]  # lines of Python that deploy the choice
+    library: list[str]  # lines of Python that deploy the choice; none before it is settled when outcomes were known
     service: list[str] | None  # the same as commands
     note: str
 

@@ -18,8 +18,8 @@ from .schema import AnswerInfo, Happened, LeaderboardRow, Number, Payload, Tripl
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 BAR_WIDTH, BAR_HEIGHT = 400, 14
 LOG_LOSS = (
-    " is how surprised the forecasts were by what happened, on average: 0 is perfect, to say 50 % each time costs "
-    "0.693, and to be sure and wrong costs most."
+    " is how surprised the forecasts were by what happened, on average: 0 is perfect, {same}, and to be sure and wrong "
+    "costs most."
 )
 
 # ---- verdict -----------------------------------------------------------------------------------------------------
@@ -51,9 +51,22 @@ def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
     return [
         *(shown if happened else []),
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
-        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS), id="log-loss"),
-        _do_this(answer, settled=payload["verdict"]["confidence"] != "unclear" or not happened),
+        tag("p", tag("b", "Log-loss"), typeset(LOG_LOSS.format(same=_same(payload))), id="log-loss"),
+        _do_this(answer, settled=is_settled(payload)),
     ]
+
+
+def _same(payload: Payload) -> str:
+    """What it costs to know nothing."""
+    if "classes" not in payload:
+        return "to say 50 % each time costs 0.693"
+    total = payload["classes"]["total"]
+    return f"to give each of {total} classes the same chance costs {math.log(total):.3f}"
+
+
+def is_settled(payload: Payload) -> bool:
+    """Whether the choice may be deployed as it is; to keep the raw score is always settled."""
+    return payload["verdict"]["confidence"] != "unclear" or not payload["answer"]["happened"]
 
 
 def scale_of(happened: list[Happened]) -> int:
@@ -123,17 +136,20 @@ def _happened(payload: Payload, one: Happened, scale: int) -> Element:
     return tag("div", tag("b", name(labels[one["method"]])), picture, tag("span", text), class_=kind)
 
 
+def _heading_of(answer: AnswerInfo, *, settled: bool) -> str:
+    if not answer["library"]:
+        return "Settle that first"
+    return "Do this" if settled else "When that is settled, do this"
+
+
 def _do_this(answer: AnswerInfo, *, settled: bool) -> Element:
+    parts = (("In Python", answer["library"]), ("As a service", answer["service"]))
+    codes = [_code(title, lines) for title, lines in parts if lines]
     return tag(
         "div",
-        tag("h2", "Do this" if settled else "When that is settled, do this"),
+        tag("h2", _heading_of(answer, settled=settled)),
         tag("p", typeset(answer["note"])) if answer["note"] else None,
-        tag(
-            "div",
-            _code("In Python", answer["library"]),
-            _code("As a service", answer["service"]) if answer["service"] else None,
-            class_="codes",
-        ),
+        tag("div", *codes, class_="codes") if codes else None,
         id="deploy",
     )
 
@@ -268,7 +284,7 @@ def leaderboard(payload: Payload) -> Element:
         chosen = row["method"] == payload["verdict"]["method"]
         line = tag("tr", class_="chosen" if chosen else None, data_method=row["method"])
         name = tag("span", info["label"], class_="method-name")
-        badge = tag("span", "our choice", class_="badge") if chosen else None
+        badge = tag("span", "our choice", class_="badge") if chosen and is_settled(payload) else None
         line.append(tag("th", name, badge, scope="row", data_value=info["label"], title=info["about"]))
         measured = {m.field: _measure(m, columns[m.field][at], columns[m.field]) for m in measures}
         line.append(measured.pop("log_loss"))

@@ -52,8 +52,8 @@ LONGEST_MUTE = 366 * 86_400.0
 FORECASTS = "forecasts "
 NAMED = 3  # streams that a message names
 _OPEN = (
-    "SELECT DISTINCT a.stream, a.what, a.part, s.monitor, s.notice "  # noqa: S608 - our own text
-    "FROM alarm a JOIN stream s ON s.number = a.stream "
+    "SELECT DISTINCT a.stream, a.what, a.part, b.monitor, b.notice "  # noqa: S608 - our own text
+    "FROM alarm a JOIN body b ON b.stream = a.stream "
     f"WHERE a.ended IS NULL AND a.part <> {SEGMENT}"
 )
 # What to look at first, by the beginning of what a monitor says.

@@ -203,9 +203,9 @@ class Controls:
             (number, state.number),
         )
         self._connection.run(
-            "UPDATE stream SET since = seq, watched_from = seq, base_seq = seq, base_events = events, base = state "
+            "UPDATE stream SET since = seq, watched_from = seq, base_seq = seq, base_events = events, base = ? "
             "WHERE number = ?",
-            (number,),
+            (made.state, number),
         )
         note(self._connection, number, None, self._now, "copied", control.stream)
         return ANSWERS["copy"]
@@ -229,11 +229,11 @@ class Controls:
         self._store.write(rows_of(Changes(totals=totals)))
         written = self._connection.run(
             "UPDATE stream SET name = ?, mode = ?, events = 0, outcomes = 0, pending = 0, held = 0, expired = 0, "
-            "alarms = 0, state = NULL, monitor = NULL, notice = NULL, deadline = NULL, base = NULL, "
-            "base_monitor = NULL, version = version + 1 WHERE number = ?",
+            "alarms = 0, deadline = NULL, base = NULL, base_monitor = NULL, version = version + 1 WHERE number = ?",
             (f"\x7f{state.number}", DELETING, state.number),  # no stream can have such a name
         )
         assert written == 1  # noqa: S101 - it is locked
+        self._connection.run("DELETE FROM body WHERE stream = ?", (state.number,))
         note(self._connection, _NOBODY, None, self._now, "delete", control.stream)
         del self._streams[control.stream]
         self.deleted.append(state.number)

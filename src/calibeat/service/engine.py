@@ -79,9 +79,11 @@ LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
 OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
+MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
+ERASE_SECONDS = 0.5  # seconds from one attempt to erase what was deleted to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
@@ -172,7 +174,7 @@ class Engine:
         self.counters = EngineCounters()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
-        self._streams: dict[str, StreamState] = {}
+        self._streams: dict[str, StreamState] = {}  # the one used last at the end
         self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
@@ -196,6 +198,8 @@ class Engine:
         self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
         self._finished: deque[Rework] = deque()  # those whose new state is there
         self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
+        self._is_erasing = False  # something was deleted of which the store may have copies
+        self._is_leaving = False  # nobody is to wait any longer: see `hurry`
         self._reworker: Reworker | None = None
         self.is_away = False  # the database does not answer: requests are refused
         self._left: float | None = None  # since when
@@ -259,6 +263,12 @@ class Engine:
             self.counters.queued = self._events
             self._wake.notify()
 
+    def hurry(self) -> None:
+        """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
+        with self._wake:
+            self._is_leaving = True
+            self._wake.notify()
+
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         if self._reworker is not None:
@@ -287,6 +297,8 @@ class Engine:
                     self._guard(partial(self._put_in_place, self._finished.popleft()))
                 if self._deleting and not self.is_away:
                     self._guard(self.delete_some)
+                if self._is_leaving:
+                    self._refuse_forgetting()
                 self._keep_house(is_idle=not requests)
             self._refuse_forgetting()
             if not self.is_away:
@@ -302,6 +314,8 @@ class Engine:
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
             self._guard(self._look_for_rest)
+        if self._is_erasing and not self.is_away:
+            self._guard(self._erase)
         if self._listener is not None and now >= self._next_beat and not self.is_away:
             self._guard(self._beat)
 
@@ -311,7 +325,7 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if self._finished and not self.is_away:
+                if (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
                     return []
                 if self._wake.wait(self._idle()):
                     continue
@@ -484,7 +498,7 @@ class Engine:
             store.rollback()
         for number in resumed:
             del self._resuming[number]
-        self._drop_tables(names)
+        self._drop_unused(names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
@@ -511,13 +525,22 @@ class Engine:
                 state.named = names[-1][1] + 1 if names else 0
         self._streams.update(loaded)
 
-    def _drop_tables(self, names: set[str]) -> None:
-        """Forget the streams with groups that were not used for longest, where there are too many tables."""
+    def _drop_unused(self, names: set[str]) -> None:
+        """Forget the streams that were not used for longest, where there are too many of them or of their tables."""
+        streams = self._streams
         for name in names:
-            state = self._streams.get(name)
-            if state is not None and state.table is not None:
+            state = streams.pop(name, None)
+            if state is None:
+                continue
+            streams[name] = state
+            if state.table is not None:
                 self._tables.pop(name, None)
                 self._tables[name] = None
+        if len(streams) > MOST_STREAMS:  # many at once: to look for the first one passes all that are gone
+            kept = max(len(names), MOST_STREAMS * 3 // 4)
+            for name in list(islice(streams, len(streams) - kept)):
+                del streams[name]
+                self._tables.pop(name, None)
         while len(self._tables) > MOST_TABLES and (oldest := next(iter(self._tables))) not in names:
             del self._tables[oldest]
             self._streams.pop(oldest, None)
@@ -743,6 +766,11 @@ class Engine:
         with suppress(*self.store.retries, StoreBusy):
             if delete_some(self.store, self._deleting[0], DELETED_AT_ONCE):
                 del self._deleting[0]
+                self._erase()
+
+    def _erase(self) -> None:
+        """What was deleted is gone from the files of the store too, once nobody reads them."""
+        self._is_erasing = not self.store.erase()
 
     # ---- streams that are made anew: see `rework` -------------------------------------------------------------------
 
@@ -794,6 +822,8 @@ class Engine:
             store.commit()
             store.look_for_corrections()
             self._unranked[rework.number] = None
+            if rework.forgets:
+                self._erase()
         else:
             store.rollback()
         if rework.is_applied or state is None:
@@ -809,6 +839,7 @@ class Engine:
         sentence = "the service must run to forget, got one that stops - it is done after the next start"
         refusal = Refusal("stopping", sentence, None, 503)
         waiting = [(ticket, refusal) for tickets in self._forgetting.values() for ticket in tickets]
+        self._forgetting.clear()
         if waiting:
             self._tell(self._deliver, waiting)
 
@@ -854,6 +885,7 @@ class Engine:
         waits = [AGE_SECONDS] if self._has_ages else []
         if self.store.is_server:
             waits.append(max(0.0, self._next_look - time.monotonic()))
+        waits += [ERASE_SECONDS] if self._is_erasing else []
         if self._listener is not None:
             waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
         return min(waits, default=None)

@@ -79,7 +79,10 @@ READERS: dict[str, Callable[[bytes, int], AskedEvents]] = {
 }
 OUTCOME_REFUSALS = {
     "unknown": (404, "id must be that of a forecast of this stream, got {id!r} of {stream!r}, which is unknown"),
-    "conflict": (409, "outcome must be the one that is known already, got another for {id!r} of {stream!r}"),
+    "conflict": (
+        409,
+        "outcome must be the one that is known already, got another for {id!r} of {stream!r} - PUT corrects it",
+    ),
     "final": (409, "outcome must be behind what was forgotten or pruned to be corrected, got {id!r} of {stream!r}"),
     "expired": (410, "the forecast has expired without an outcome, got one for {id!r} of {stream!r}"),
 }
@@ -285,7 +288,7 @@ class Endpoints:
         status = answer[0]
         if isinstance(status, InvalidEvent):
             self.refused["invalid"] = self.refused.get("invalid", 0) + 1
-            return 400, error_body("invalid", status.message, "outcome")
+            return 400, error_body("invalid", status.message, status.message.partition(" ")[0])
         if status in OUTCOME_REFUSALS:
             event = request.events[0]
             http, sentence = OUTCOME_REFUSALS[status]
@@ -956,8 +959,10 @@ class Server(uvicorn.Server):
         return Protocol(config=self.config, server_state=self.server_state, app_state={})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop without waiting for slow pages."""
+        """Stop without waiting for slow pages, nor until something is forgotten."""
         self.service.reads.stop()
+        if self.service.endpoints.engine is not None:
+            self.service.endpoints.engine.hurry()
         await super().shutdown(sockets)
 
     def stop(self) -> None:

@@ -52,6 +52,7 @@ _STREAM = (
     "number, name, seq, events, outcomes, pending, held, expired, since, watched_from, origin, base_seq, base_events, "
     "text, base, base_monitor"
 )
+_BODY = "LEFT JOIN body ON body.stream = stream.number"
 _WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
 _FORECASTS = (
     "SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, given, receipt IS NULL, score, forecast, issued, "
@@ -126,11 +127,11 @@ class LoggedStream:
 
 def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[LoggedStream]]:
     """All streams, some hundred at a time, in the order of their numbers."""
-    columns = f"{_STREAM}, state, monitor" if with_state else f"{_STREAM}, NULL, NULL"
+    columns, body = (f"{_STREAM}, state, monitor", _BODY) if with_state else (f"{_STREAM}, NULL, NULL", "")
     last = -1
     while True:
         rows = connection.all(
-            f"SELECT {columns} FROM stream LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
+            f"SELECT {columns} FROM stream {body} LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
             f"WHERE number > ? AND mode <> {DELETING} ORDER BY number LIMIT {STREAMS_AT_ONCE}",
             (last,),
         )
@@ -144,7 +145,8 @@ def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Logged
 def stream_of(connection: Any, number: int) -> LoggedStream | None:
     """One stream."""
     rows = connection.all(
-        f"SELECT {_STREAM}, state, monitor FROM stream LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
+        f"SELECT {_STREAM}, state, monitor FROM stream {_BODY} "  # noqa: S608 - our own text
+        "LEFT JOIN shape ON shape.stream = stream.number "
         f"WHERE number = ? AND mode <> {DELETING}",
         (number,),
     )
@@ -527,10 +529,11 @@ def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
             replace_cells(connection, stream.number, base_cells, is_base=True)
     connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))  # monitors begin anew
     connection.run(
-        "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, watched_from = ?, "
-        "base = ?, version = version + 1 WHERE number = ?",
-        (play.replayed.state, stream.seq, stream.seq, base, stream.number),
+        "UPDATE stream SET base_monitor = NULL, alarms = 0, since = ?, watched_from = ?, base = ?, "
+        "version = version + 1 WHERE number = ?",
+        (stream.seq, stream.seq, base, stream.number),
     )
+    connection.run("UPDATE body SET state = ?, monitor = NULL WHERE stream = ?", (play.replayed.state, stream.number))
 
 
 def _needs(stream: LoggedStream, event: Logged) -> bool:
@@ -675,7 +678,8 @@ def _cells(connection: Any, stream: LoggedStream, method: str) -> str:
     if stream.shape.groups is None or stream.events == 0:
         return ""
     state, count = connection.all(
-        "SELECT state, (SELECT count(*) FROM cell WHERE stream = number AND is_base = 0) FROM stream WHERE number = ?",
+        "SELECT state, (SELECT count(*) FROM cell c WHERE c.stream = b.stream AND is_base = 0) FROM body b "
+        "WHERE b.stream = ?",
         (stream.number,),
     )[0]
     table = GroupTable(stream.shape.groups, method_named(method))

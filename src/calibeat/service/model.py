@@ -67,7 +67,7 @@ class StreamBytes:
     monitor: bytes | None = None  # its monitors: see `watch`
     notice: bytes | None = None  # when things arrived: see `notices`
     deadline: float | None = None  # the moment at which something is overdue; None: nothing can be missed
-    queues: list[Queue] = field(default_factory=list)  # what waits in the monitors; the store has it as events
+    queue: Queue | None = None  # what waits in the monitors; the store has it as events
     alarms: int = 0
     draws: int | None = None  # names the stream's draws; made when it first draws
     origin: str | None = None  # the name that its draws are made of, where it was renamed
@@ -221,7 +221,7 @@ class Model:
         """The state of a stream that has learnt nothing. Its forecasts are counted on: their numbers stay unique."""
         rows, width = self.rows([stream]), self.method_of(stream).width
         stream.state = stream.table = stream.monitor = None
-        stream.alarms, stream.changed, stream.queues = 0, [], []
+        stream.alarms, stream.changed, stream.queue = 0, [], None
         fresh = self.rows([stream])
         fresh[:, width + EVENTS] = rows[:, width + EVENTS]
         stream.state = fresh.tobytes()
@@ -262,13 +262,13 @@ class Model:
             self._load_rows([streams[at] for at in part], cells or {})
         if self.watched is None:
             for stream in streams:
-                stream.monitor, stream.queues = None, []
+                stream.monitor, stream.queue = None, None
             return
         for stream, held in zip(streams, unread, strict=True):
             if stream.monitor is not None:
                 watch = StreamMonitors(self.watched, stream.shape.numbers, np.zeros(1))
                 watch.load([stream.monitor], [held])
-                stream.queues = watch.queues(0)
+                (stream.monitor,), stream.queue = watch.states(), watch.queues.get(0)
 
     def _load_rows(self, streams: list[StreamBytes], cells: Mapping[str, Sequence[StoredCell]]) -> None:
         """Check the rows of streams of one shape, and fill the table of one with groups."""
@@ -373,7 +373,7 @@ class Model:
             watch.give_up(given_up)
             counts, raised = watch.raised()
             for slot, (stream, state) in enumerate(zip(streams, watch.states(), strict=True)):
-                stream.monitor, stream.queues = state, watch.queues(slot)
+                stream.monitor, stream.queue = state, watch.queues.get(slot)
                 stream.alarms += counts[slot]
         if K == 1:
             return Folded(made.forecasts.tolist(), made.receipts.tolist(), raised, {})
@@ -393,7 +393,7 @@ class Model:
     def _watch(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, method: Any) -> StreamMonitors:
         """The monitors of streams. Those that are not there yet begin with the next forecast."""
         watch = StreamMonitors(settings, method.numbers, rows[:, method.width + EVENTS])
-        watch.resume([stream.monitor for stream in streams], [stream.queues for stream in streams])
+        watch.resume([stream.monitor for stream in streams], [stream.queue for stream in streams])
         return watch
 
     def map(self, state: bytes, count: int) -> tuple[list[float], list[float]]:

@@ -43,6 +43,7 @@ NO_FORECASTS, NO_OUTCOMES, LATER, NEVER_AN_OUTCOME, MOVED = WORDS = (
     "score moved",
 )
 SILENCES = (NO_FORECASTS, NO_OUTCOMES, NEVER_AN_OUTCOME)  # over with the next arrival
+_FLAGS, _IS_COUNT = [FORECASTS + OPEN, OUTCOMES + OPEN, TOLD], np.array([False, False, True])  # of the silences
 TOGETHER = 3600.0  # seconds: streams that fall silent within them may have one cause
 SHARE, FEWEST = 0.1, 5  # of the streams, and how many, so that it has
 # An event arrives when the service gets it, whatever time it has: some send what they have once a day. One that is
@@ -125,7 +126,7 @@ class Listener:
         """Rows hear arrivals. First the clock is asked of those slots that are overdue."""
         whole = np.frombuffer(bytearray().join([row or self._fresh for row in rows]))
         matrix = whole.reshape(len(rows), WIDTH)
-        silent = matrix[:, [FORECASTS + OPEN, OUTCOMES + OPEN, TOLD]].tolist()
+        silent = matrix[:, _FLAGS]
         log = room_for(len(arrivals.slots) + len(asked) + len(rows) * len(downtimes))
         slots, times = np.array(arrivals.slots, dtype=np.int32), np.array(arrivals.times, dtype=np.float64)
         lags = np.array(arrivals.lags, dtype=np.float64)
@@ -149,12 +150,13 @@ class Listener:
         every, found = np.arange(len(rows), dtype=np.int32), np.empty(len(rows))
         find_deadlines(whole, WIDTH, every, found)
         made, size = whole.tobytes(), 8 * WIDTH
-        still = matrix[:, [FORECASTS + OPEN, OUTCOMES + OPEN, TOLD]].tolist()
+        still = matrix[:, _FLAGS]
+        ended = _are_open(silent) & ~_are_open(still)
         return HeardGroup(
             [made[at : at + size] for at in range(0, len(made), size)],
             [None if deadline >= NEVER else deadline for deadline in found.tolist()],
             [_noticed(slot, alarm, still[slot]) for slot, alarm in logged(log, every)] if log[0] else [],
-            [] if silent == still else list(_ended(silent, still)),
+            [(slot, SILENCES[which]) for slot, which in np.argwhere(ended).tolist()],
         )
 
     def _leave(self, whole: Vector, matrix: Any, downtimes: Sequence[Downtime], first: Vector, log: Vector) -> None:
@@ -168,7 +170,7 @@ class Listener:
                 leave_rows(whole, WIDTH, chosen, begun, ended, log)
 
 
-def _noticed(slot: int, alarm: Alarm, flags: Sequence[float]) -> Noticed:
+def _noticed(slot: int, alarm: Alarm, flags: Vector) -> Noticed:
     """An alarm in the words of the service."""
     kind, _, which = alarm.what.partition(" ")
     if kind == "score":
@@ -177,16 +179,14 @@ def _noticed(slot: int, alarm: Alarm, flags: Sequence[float]) -> Noticed:
     return Noticed(slot, Alarm(int(alarm.at), alarm.since, alarm.what, alarm.page), "", is_over)
 
 
-def _is_open(what: str, flags: Sequence[float]) -> bool:
-    """Whether a silence goes on: `flags` are two open silences, and outcomes so far or -1."""
-    return flags[2] < 0.0 if what == NEVER_AN_OUTCOME else flags[SILENCES.index(what)] == 1.0
+def _are_open(flags: Vector) -> Any:
+    """Which silences go on, in the order of `SILENCES`: `flags` are two open silences, and outcomes so far or -1."""
+    return np.where(_IS_COUNT, flags < 0.0, flags == 1.0)
 
 
-def _ended(before: list[Any], after: list[Any]) -> Iterable[tuple[int, str]]:
-    for slot, (was, now) in enumerate(zip(before, after, strict=True)):
-        for what in SILENCES:
-            if _is_open(what, was) and not _is_open(what, now):
-                yield slot, what
+def _is_open(what: str, flags: Vector) -> bool:
+    """Whether a silence goes on."""
+    return bool(_are_open(flags)[SILENCES.index(what)])
 
 
 # ---- the clock ------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def is_over(what: str, state: bytes | None) -> bool:
         return True
     notices, slots = _one(state)
     if what in SILENCES:
-        return not _is_open(what, notices.matrix[0, [FORECASTS + OPEN, OUTCOMES + OPEN, TOLD]].tolist())
+        return not _is_open(what, notices.matrix[0, _FLAGS])
     return not notices.moved(slots)[0, (MOVED, LATER).index(what)]
 
 

@@ -103,6 +103,14 @@ _STREAM_VERBS = (
     ("copy", "Make another stream with the same state; events stay where they are"),
     ("rename", "Give a stream another name"),
 )
+_VERB_EXAMPLES: dict[str, dict[str, Any]] = {
+    "freeze": {"freeze": {}},
+    "resume": {"learn what has waited": {"outcomes": "learn"}, "drop what has waited": {"outcomes": "drop"}},
+    "passthrough": {"passthrough": {}},
+    "reset": {"reset": {}},
+    "copy": {"copy": {"to": "paris-2"}},
+    "rename": {"rename": {"to": "lutetia"}},
+}
 _ANSWERS = {
     "one forecast": {"stream": "paris", "id": "e1", "probability": 0.79},
     "two forecasts": {
@@ -366,7 +374,8 @@ def _verb(summary: str, parameters: list[dict[str, Any]], answer: str, verb: str
         body = VERB_BODIES[verb].__name__
         if body == "NameBody":
             errors |= {409: "a stream has the new name"}
-        made["requestBody"] = {"required": body == "NameBody", "content": _json(_ref(body))}
+        examples = {name: {"value": value} for name, value in _VERB_EXAMPLES[verb].items()}
+        made["requestBody"] = {"required": body == "NameBody", "content": _json(_ref(body), examples=examples)}
     return made | {
         "responses": {"200": {"description": "after the commit", "content": _json(_ref(answer))}, **_errors(errors)}
     }

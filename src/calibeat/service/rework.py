@@ -112,6 +112,7 @@ class Base:
     monitor: bytes | None
     cells: list[StoredCell] | None  # None: as they were
     open: dict[int, bytes]  # receipts of forecasts whose outcome came later, or comes
+    said: dict[int, Said]  # what the method had said of events that the monitor had not read
 
 
 @dataclass(eq=False)
@@ -137,6 +138,11 @@ class Rework:
     _known: dict[int, Event] = field(default_factory=dict)  # the events that are corrected
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
+
+    @property
+    def forgets(self) -> bool:
+        """Whether it deletes events."""
+        return bool(self._forgotten)
 
     # ---- on a thread that only reads --------------------------------------------------------------------------------
 
@@ -224,7 +230,7 @@ class Rework:
         play = self.play
         monitor = None
         if self._model.watched is not None and play.replayed.monitor is not None:
-            for queue in play.replayed.queues:
+            if (queue := play.replayed.queue) is not None:
                 queue.finish()
                 for nth in self._forgotten & queue.held.keys():
                     queue.held[nth] = None
@@ -232,7 +238,8 @@ class Rework:
             monitor = play.monitor(connection, self._cut)
         opened = {nth: receipt for nth, receipt in play.open.items() if nth not in self._forgotten}
         cells = play.cells if self._stream.shape.groups is not None else None
-        self._base = Base(self._cut, self._forecasts, play.replayed.state, monitor, cells, opened)
+        said = self._unread_said()
+        self._base = Base(self._cut, self._forecasts, play.replayed.state, monitor, cells, opened, said)
 
     def catch_up(self, connection: Any) -> None:
         """Replay what was noted meanwhile, as long as it is much. The log may be behind it."""
@@ -381,10 +388,14 @@ class Rework:
         for nth in self._forgotten & changed.keys():
             connection.run("DELETE FROM event WHERE stream = ? AND nth = ?", (stream.number, nth))
             note(connection, stream.number, changed[nth].seq, now, "forgotten", nth=nth)
-        # What the method says is needed of events that the monitor has not read.
-        said = [(stream.number, nth, *of) for nth, of in self._unread_said().items() if nth not in self._forgotten]
-        connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))
-        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
+        # What the method says is needed of events that the monitor has not read, or had not at the base. The replay has
+        # not made those before the base that it began with.
+        said = (self._base.said if self._base is not None else {}) | self._unread_said()
+        rows = [(stream.number, nth, *of) for nth, of in said.items() if nth not in self._forgotten]
+        connection.run("DELETE FROM said WHERE stream = ? AND nth >= ?", (stream.number, stream.base_events))
+        forgotten = f"DELETE FROM said WHERE stream = ? AND nth {store.one_of}"  # noqa: S608 - our own condition
+        connection.run(forgotten, (stream.number, store.as_list(self._forgotten)))
+        connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def _state(self, connection: Any, stream: LoggedStream, state: StreamState) -> None:
         """The row of the stream."""
@@ -399,21 +410,25 @@ class Rework:
         state.state = play.replayed.state
         base = self._base
         if base is None:
-            base = Base(stream.base_seq, stream.base_events, stream.base, stream.base_monitor, None, {})
+            base = Base(stream.base_seq, stream.base_events, stream.base, stream.base_monitor, None, {}, {})
         if stream.shape.groups is not None:
             replace_cells(connection, stream.number, play.cells)
         if base.cells is not None:
             replace_cells(connection, stream.number, base.cells, is_base=True)
         connection.run(
             "UPDATE stream SET outcomes = ?, pending = ?, held = ?, expired = ?, alarms = ?, error = ?, raw_error = ?, "
-            "sums = ?, state = ?, monitor = ?, since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, "
-            "version = version + 1 WHERE number = ?",
+            "since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, version = version + 1 "
+            "WHERE number = ?",
             (
                 *(state.outcomes, state.pending, state.held, state.expired, state.alarms, state.error, state.raw_error),
                 # What was told before is not what the new state says.
-                *(state.sums, state.state, state.monitor, stream.seq if self._outcomes else stream.since),
+                stream.seq if self._outcomes else stream.since,
                 *(base.seq, base.events, base.state, base.monitor, stream.number),
             ),
+        )
+        connection.run(
+            "UPDATE body SET sums = ?, state = ?, monitor = ? WHERE stream = ?",
+            (state.sums, state.state, state.monitor, stream.number),
         )
 
 
@@ -496,8 +511,8 @@ class Reworker:
         is_done = True
         with closing(open_connection(self._url)) as connection:
             for number, name in waiting_streams(connection):
-                if connection.try_lock(number):
-                    is_done &= self._try(connection, number, name)
+                # If another process does it, look again soon: it may be killed.
+                is_done &= bool(connection.try_lock(number)) and self._try(connection, number, name)
                 if self._is_stopping:
                     break
         return is_done

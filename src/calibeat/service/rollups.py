@@ -145,20 +145,20 @@ class Rollups:
 
         Of many classes, scores and forecasts are those of the class named, outcomes say whether it came, and `losses`
         has what the label cost, by the number of the operation: see `class_losses`."""
-        self._numbers, self._hours = numbers, dict[tuple[int, int], int]()
-        hours = self._hours
-        of_hour = [
-            hours.setdefault((slot, int(time // HOUR)), len(hours)) for slot, time in zip(slots, times, strict=True)
-        ]
-        self._sums = np.frombuffer(b"".join(sums)).copy()
-        self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
+        of_stream, hours = np.array(slots, dtype=np.int64), np.floor_divide(times, HOUR).astype(np.int64)
+        first = int(hours.min(initial=2**62))
+        span = int(hours.max(initial=first)) - first + 1
+        found, of_hour = np.unique(of_stream * span + (hours - first), return_inverse=True)
+        self._heads = np.array(numbers, dtype=np.int64)[found // span], found % span + first  # stream, hour
+        self._sums = np.frombuffer(bytearray().join(sums))
+        self._rollups = np.zeros(len(found) * CELLS * NUMBERS)
         of_classes = np.full((len(slots), 4), np.nan) if losses else np.empty(0)
         for at, numbers_of_label in (losses or {}).items():
             of_classes[at] = numbers_of_label
         loop: Any = add_operations
         loop(
-            np.array(slots, dtype=np.int64),
-            np.array(of_hour, dtype=np.int64),
+            of_stream,
+            of_hour,
             np.array(scores, dtype=float),
             np.array(forecasts, dtype=float),
             np.array(outcomes, dtype=float),
@@ -191,8 +191,8 @@ class Rollups:
         cells = self._rollups.reshape(-1, NUMBERS)
         used = np.flatnonzero(cells[:, FORECASTS] + cells[:, OUTCOMES])
         hours, cell = np.divmod(used, CELLS)
-        heads = np.array([(self._numbers[slot], hour) for slot, hour in self._hours]).reshape(-1, 2)[hours].T.tolist()
-        return list(zip(*heads, *(part.tolist() for part in np.divmod(cell, 10)), *cells[used].T.tolist(), strict=True))
+        columns = *(head[hours] for head in self._heads), *np.divmod(cell, 10), *cells[used].T
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def errors_of(sums: Vector) -> list[Errors]:

@@ -145,12 +145,21 @@ class ReaderThread:
                 raise _stopping()
             self._running = question
         try:
+            was_open = self._reader is not None
             if self._reader is None:
                 self._reader = open_reader(self._store)
+            try:
+                return question.ask(self._reader)
+            except self._reader.outages:
+                if not was_open or question.given_up.is_set():
+                    raise
+            # The database may have been started anew since the last question: a new connection is asked once more.
+            self._drop()
+            self._reader = open_reader(self._store)
             return question.ask(self._reader)
         except StoreAway:
             raise _away() from None
-        except Exception as error:  # such as a database that was started anew: the next question gets a new connection
+        except Exception as error:  # the next question gets a new connection
             is_away = self._reader is not None and isinstance(error, self._reader.outages)
             self._drop()
             if question.given_up.is_set():

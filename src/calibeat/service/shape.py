@@ -212,6 +212,8 @@ class Shape:
                 got = "nothing" if event.label is UNSET else "a label"
                 raise InvalidInput(f"outcome must be 0 or 1, as the stream has two classes without names, got {got}")
             return int(event.outcome or 0)
+        if event.label is UNSET and event.outcome is not UNSET and self.classes.labels == (0, 1):
+            return int(event.outcome or 0)  # the same by another name
         if event.label is UNSET:
             got = "nothing" if event.outcome is UNSET else f"the outcome {shown(event.outcome)}"
             raise InvalidInput(f"label must be one of {self.classes.words()}, got {got}")

@@ -20,7 +20,7 @@ from .store.queries import Token
 PREFIX = "calibeat_"  # so that scanners for leaked secrets can find one
 Scope = Literal["read", "write"]
 SCOPES: tuple[Scope, ...] = ("read", "write")
-USED_SECONDS = 60.0  # seconds from one time that the last uses are written to the next
+USED_SECONDS = 60.0  # a use so soon after the one that is written is not written
 
 
 def new_token() -> str:
@@ -150,7 +150,7 @@ class TokenBook:
 
 
 class Refresher:
-    """A thread that reads the tokens every second, and writes every minute when they were used last."""
+    """A thread that reads the tokens every second, and writes when they were used last, of each once a minute."""
 
     def __init__(
         self,
@@ -161,7 +161,6 @@ class Refresher:
     ) -> None:
         self._book, self._read, self._write, self._seconds = book, read, write, seconds
         self._written: dict[str, float] = {}
-        self._next = time.monotonic() + USED_SECONDS
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-tokens", daemon=True)
 
@@ -175,11 +174,12 @@ class Refresher:
         self._stop.set()
         self._thread.join()
         with suppress(Exception):  # a store that is away: the last minute is forgotten
-            self._write_uses()
+            self._write_uses(0.0)
 
-    def _write_uses(self) -> None:
-        uses = self._book.uses()
-        new = {name: used for name, used in uses.items() if self._written.get(name) != used}
+    def _write_uses(self, least: float = USED_SECONDS) -> None:
+        """Those that were used so long after what is written, or for the first time."""
+        known, uses = self._written, self._book.uses()
+        new = {name: used for name, used in uses.items() if name not in known or used - known[name] > least}
         if new:
             self._write(new)
             self._written |= new
@@ -188,8 +188,6 @@ class Refresher:
         while not self._stop.wait(self._seconds):
             try:
                 self._book.refresh(self._read())
-                if time.monotonic() >= self._next:
-                    self._next = time.monotonic() + USED_SECONDS
-                    self._write_uses()
+                self._write_uses()
             except Exception:  # noqa: BLE001, S112 - a store that is away for a moment: the tokens stay as they were
                 continue

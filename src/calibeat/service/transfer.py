@@ -230,7 +230,8 @@ def export_bank(url: str, path: Path) -> int:
         meta = get_meta(connection)
         check_described(meta)
         found = connection.all(
-            "SELECT name, state, text FROM stream LEFT JOIN shape ON shape.stream = number "
+            "SELECT name, state, text FROM stream JOIN body ON body.stream = number "
+            "LEFT JOIN shape ON shape.stream = number "
             "WHERE state IS NOT NULL ORDER BY number"
         )
     method = Model.named(meta["method"]).method
@@ -334,18 +335,21 @@ def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) ->
     sums[:, [RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER]] = stats[:, list(LOSSES.values())]
     events, outcomes = stats[:, EVENTS].astype(int), rows[:, N].astype(int)
     # Numbers of operations begin behind those that the rows have seen.
-    columns = "name, seq, events, outcomes, sums, state, base_seq, base_events, base"
+    columns = "name, seq, events, outcomes, base_seq, base_events, base"
     connection.run_many(
-        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
+        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
         "ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, events = excluded.events, outcomes = excluded.outcomes, "
-        "sums = excluded.sums, state = excluded.state, base_seq = excluded.base_seq, "
-        "base_events = excluded.base_events, base = excluded.base, version = stream.version + 1",
+        "base_seq = excluded.base_seq, base_events = excluded.base_events, base = excluded.base, "
+        "version = stream.version + 1",
         [
-            (stream, made + learnt, made, learnt, known.tobytes(), row.tobytes(), made + learnt, made, row.tobytes())
-            for stream, made, learnt, known, row in zip(
-                streams, events.tolist(), outcomes.tolist(), sums, rows, strict=True
-            )
+            (stream, made + learnt, made, learnt, made + learnt, made, row.tobytes())
+            for stream, made, learnt, row in zip(streams, events.tolist(), outcomes.tolist(), rows, strict=True)
         ],
+    )
+    connection.run_many(
+        "INSERT INTO body (stream, sums, state) SELECT number, ?, ? FROM stream WHERE name = ? "
+        "ON CONFLICT (stream) DO UPDATE SET sums = excluded.sums, state = excluded.state",
+        [(known.tobytes(), row.tobytes(), stream) for known, row, stream in zip(sums, rows, streams, strict=True)],
     )
 
 

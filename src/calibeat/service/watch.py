@@ -9,7 +9,7 @@ All of them wait for the same outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from calibeat._util.types import Slots, Vector
 from calibeat.core.receipt import watched_columns
 from calibeat.errors import InvalidInput
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
-from calibeat.monitor.monitors import Monitors
+from calibeat.monitor.monitors import Monitors, fold_together
 from calibeat.monitor.waiting import Queue
 
 SEGMENT, NOTICED, OURS, RAW, CLASS = range(-2, 3)  # who has raised an alarm: below 0 it is no monitor
@@ -64,21 +64,24 @@ class StreamMonitors:
     def __init__(self, settings: Settings, numbers: int, announced: Vector) -> None:
         """Monitors that begin with the next forecast; so many were `announced` of each stream."""
         self._numbers, count = numbers, part_count(numbers)
-        of_class = replace(settings, arl=settings.arl * numbers)
-        self.parts = [Monitors(settings if part < CLASS else of_class) for part in range(count)]
+        self.parts = [Monitors(settings) for _ in range(CLASS)]
+        if count > CLASS:
+            of_class = replace(settings, arl=settings.arl * numbers)
+            self.parts += [Monitors(of_class) for _ in range(CLASS, count)]
         for monitors in self.parts:
             monitors.resize(len(announced))
             monitors.matrix[:, FORECASTS] = announced
+            monitors.queues = self.parts[OURS].queues  # one for all: an event in it has three numbers for each part
         self._every: Slots = np.arange(len(announced), dtype=np.int32)
 
-    def resume(self, states: Sequence[bytes | None], queues: Sequence[Sequence[Queue]]) -> None:
+    def resume(self, states: Sequence[bytes | None], queues: Sequence[Queue | None]) -> None:
         """Go on from what was stored and checked."""
         known = [slot for slot, state in enumerate(states) if state is not None]
         joined = np.frombuffer(b"".join([states[slot] or b"" for slot in known]))
         rows = joined.reshape(len(known), len(self.parts), _WIDTH)
         for part, monitors in enumerate(self.parts):
             monitors.matrix[known] = rows[:, part, :-1]
-            monitors.queues = {slot: held[part] for slot, held in enumerate(queues) if held}
+        self.queues.update((slot, queue) for slot, queue in enumerate(queues) if queue is not None)
         self._before = [monitors.matrix[:, [ALARMS, PAGES]] for monitors in self.parts]
 
     def load(self, states: Sequence[bytes], unread: Sequence[Mapping[int, Settled | None]]) -> None:
@@ -91,21 +94,25 @@ class StreamMonitors:
         size = 8 * _WIDTH
         if any(len(state) != size * len(self.parts) for state in states):
             raise InvalidInput(f"monitor states must be {size * len(self.parts)} bytes each, got others")
+        held = [{number: self._event(event) for number, event in events.items()} for events in unread]
         for part, monitors in enumerate(self.parts):
             own = [state[part * size : (part + 1) * size] for state in states]
-            held = [{number: self._event(part, event) for number, event in events.items()} for events in unread]
             monitors.set_states(self._every, own, held)
 
-    def _event(self, part: int, event: Settled | None) -> tuple[float, float, float] | None:
-        """An event as a monitor reads it."""
+    def _event(self, event: Settled | None) -> Any:
+        """An event as the monitors read it."""
         if event is None:
             return None
         K = self._numbers
         forecasts, scores = (np.array([event.forecast]), np.array([event.score])) if K == 1 else (
             np.frombuffer(bytes(event.issued)), np.frombuffer(bytes(event.given))
         )  # fmt: skip
-        p, y, s = self._columns(part, forecasts, np.array([float(event.outcome)]), scores)
-        return float(p[0]), float(y[0]), float(s[0])
+        return next(self._events(forecasts, np.array([float(event.outcome)]), scores))
+
+    def _events(self, forecasts: Vector, outcomes: Vector, scores: Vector) -> Iterator[tuple[float, ...]]:
+        """The events of a batch: three numbers for each part."""
+        columns = [self._columns(part, forecasts, outcomes, scores) for part in range(len(self.parts))]
+        return zip(*(column.tolist() for part in columns for column in part), strict=True)
 
     def _columns(self, part: int, forecasts: Vector, outcomes: Vector, scores: Vector) -> tuple[Vector, Vector, Vector]:
         """What a monitor reads of a batch; of K classes there are K numbers an event."""
@@ -124,24 +131,25 @@ class StreamMonitors:
         source, K = columns.sources, self._numbers
         names = ("probabilities", "scores") if K > 1 else ("probability", "score")
         forecasts, scores = (columns.receipts[name][source].reshape(-1) for name in names)
-        numbers = columns.receipts["event"][source]
-        for part, monitors in enumerate(self.parts):
-            watched = self._columns(part, forecasts, columns.outcomes, scores)
-            monitors.fold(columns.slots, columns.asked, numbers, *watched)
+        numbers = np.where(columns.asked, -1, columns.receipts["event"][source]).tolist()
+        events = self._events(forecasts, columns.outcomes, scores)
+        fold_together(self.parts, columns.slots.tolist(), numbers, events)
 
     def give_up(self, forecasts: Iterable[tuple[int, int]]) -> None:
         """The outcomes of these never come: (slot, number)."""
-        for slot, number in forecasts:
-            for monitors in self.parts:
-                monitors.update(slot, number, None)
+        found = list(forecasts)
+        if found:
+            slots, numbers = zip(*found, strict=True)
+            fold_together(self.parts, slots, numbers, [None] * len(found))
 
     def states(self) -> list[bytes]:
         """The bytes of each stream."""
         return [b"".join(parts) for parts in zip(*(each.states(self._every) for each in self.parts), strict=True)]
 
-    def queues(self, slot: int) -> list[Queue]:
-        """What waits in the monitors of a stream; they wait for the same."""
-        return [each.queues[slot] for each in self.parts] if slot in self.parts[OURS].queues else []
+    @property
+    def queues(self) -> dict[int, Queue]:
+        """What waits in the monitors of streams, by slot; of a stream all wait for the same."""
+        return self.parts[OURS].queues
 
     def raised(self) -> tuple[list[int], list[Raised]]:
         """How many alarms each stream has had since `resume`, as `alarms_of` counts; and the last of each monitor."""

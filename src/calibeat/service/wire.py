@@ -675,10 +675,13 @@ def _named(description: str) -> Parameter:
     return Parameter(read, NAME_SCHEMA, description)
 
 
+_FLAG: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]}
+
+
 def _flag(text: str) -> bool:
-    if text not in {"true", "false"}:
+    if text not in {"true", "false", "1", "0"}:
         raise ValueError("must be true or false")
-    return text == "true"
+    return text in {"true", "1"}
 
 
 def _seconds(text: str) -> float:
@@ -727,7 +730,7 @@ NO_PARAMETERS = Parameters()
 ALARMS = Parameters(
     {
         "stream": _named("only of this stream"),
-        "open": Parameter(_flag, {"type": "boolean"}, "only those that are open, or only those that are over"),
+        "open": Parameter(_flag, _FLAG, "only those that are open, or only those that are over"),
         "limit": _whole(MAX_LIMIT, 100),
     }
 )

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.method import Method, method_named
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
-from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator, not_here
 from calibeat.hosts.groups import Groups
 from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
@@ -276,17 +276,17 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         >>> X, y = make_classification(400, random_state=0)
         >>> model = OnlineCalibratedClassifier(LogisticRegression()).fit(X[:300], y[:300])
         >>> receipts = model.forecast(X[300:])
-        >>> model.update(receipts[50:], y[350:]).update(receipts[0], y[300]).calibrator_.outcomes
-        351
+        >>> model.update(receipts[50:], y[350:])[:2], model.update(receipts[50], y[350])
+        (['learnt', 'learnt'], 'repeated')
         """
         check_is_fitted(self)
         return forecast_rows(self, self._scores(X), group_columns(self, X, groups))
 
-    def update(self, forecasts: Any, y: Any) -> Self:
+    def update(self, forecasts: Any, y: Any) -> str | list[str]:
         """Learn the labels of receipts that `forecast` has given: one or many, in any order, at any time.
 
-        A label that comes twice is learnt once. If a receipt is refused, those before it have been learnt; all of them
-        may be sent again.
+        Says what happened, of each receipt: "learnt", or "repeated" if its label came before. If a receipt is refused,
+        those before it have been learnt; all of them may be sent again.
 
         Raises
         ------
@@ -295,8 +295,13 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         OutcomeConflict : another label of this row was learnt.
         """
         check_is_fitted(self)
-        update_rows(self.calibrator_, forecasts, y, self.classes_)
-        return self
+        return update_rows(self.calibrator_, forecasts, y, self.classes_)
+
+    if not TYPE_CHECKING:  # a type checker shall know the names that there are
+
+        def __getattr__(self, name: str) -> Any:
+            """What people look for by the names of other estimators is told where it is."""
+            raise not_here(self, name, {"decision_function": "predict_proba(X)", "transform": "predict_proba(X)"})
 
     # ---- the parts of it --------------------------------------------------------------------------------------------
 
@@ -459,11 +464,17 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scores = self._as_probability(self._read(X, reset=False)[0], self.margin_scale_)
         return forecast_rows(self, scores, columns)
 
-    def update(self, forecasts: Any, y: Any) -> Self:
+    def update(self, forecasts: Any, y: Any) -> str | list[str]:
         """Learn the labels of receipts, in any order, at any time: see `OnlineCalibratedClassifier.update`."""
         check_is_fitted(self)
-        update_rows(self.calibrator_, forecasts, y, self.classes_)
-        return self
+        return update_rows(self.calibrator_, forecasts, y, self.classes_)
+
+    if not TYPE_CHECKING:  # as above
+
+        def __getattr__(self, name: str) -> Any:
+            """What people look for by the names of other estimators is told where it is."""
+            use = "transform(scores), or OnlineCalibratedClassifier around the model itself"
+            raise not_here(self, name, dict.fromkeys(("predict", "predict_proba"), use))
 
     def _learn(self, X: Any, y: Any, classes: Any, groups: Any, *, together: bool, reset: bool) -> Self:
         check_choice("order", self.order, ORDERS)
@@ -637,9 +648,9 @@ def forecast_rows(estimator: Any, scores: Vector, columns: Any) -> list[Any]:
     return [predict(score, groups=values) for score, values in zip(scores.tolist(), events, strict=True)]
 
 
-def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> None:
-    """Learn the labels of receipts."""
-    if isinstance(forecasts, (Forecast, MultiForecast)):
+def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> str | list[str]:
+    """Learn the labels of receipts -> what happened, of one or of each."""
+    if alone := isinstance(forecasts, (Forecast, MultiForecast)):
         forecasts, y = [forecasts], [y]
     outcomes = outcomes_of(checked_labels(y), classes).tolist()
     if isinstance(forecasts, (str, bytes)) or not isinstance(forecasts, Sequence):
@@ -650,8 +661,8 @@ def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> Non
         if not isinstance(forecast, (Forecast, MultiForecast)):
             hint = " - Forecast.from_json(text) makes one" if isinstance(forecast, (str, bytes)) else ""
             raise InvalidInput(f"forecasts must be receipts of forecast(X), got {forecast!r:.60}{hint}")
-    for forecast, outcome in zip(forecasts, outcomes, strict=True):
-        calibrator.update(forecast, outcome)
+    happened = [calibrator.update(forecast, outcome) for forecast, outcome in zip(forecasts, outcomes, strict=True)]
+    return happened[0] if alone else happened
 
 
 # ---- groups -------------------------------------------------------------------------------------------------------

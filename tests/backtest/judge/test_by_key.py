@@ -72,5 +72,5 @@ def test_keys_that_say_nothing_are_not_worth_it():
 def test_keys_that_differ_are_worth_it():
     outcomes = OTHER_RNG.random(FEWER) < np.where(OTHER_KEYS % 2 == 0, 0.9, 0.1)
     _, said = sentence(OTHER_KEYS % 4, outcomes)
-    assert said.endswith("beyond the 95 % interval.") or "not to be told apart from" in said
+    assert said.endswith("beyond the 95 % interval.") or "not to be told apart from AUTO with" in said
     assert "Best is AUTO with" in said and "Best is AUTO without" not in said

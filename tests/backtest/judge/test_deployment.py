@@ -102,6 +102,7 @@ def test_groups_that_were_chosen_are_deployed_as_they_are():
     space = {"past_scores": SCORES, "past_outcomes": OUTCOMES, "past_groups": GROUPS, "groups": (1, 2)}
     exec(code_on_page(result), space | {"score": 0.4, "outcome": 1}, space)  # noqa: S102 - as above
     assert space["cal"].params["groups"]["spread"].keys() == {"a", "b"}
+    assert "# past_groups: a data frame or a dict of columns; groups, below: a dict of values" in code_on_page(result)
     np.testing.assert_array_equal(space["forecasts"], result.forecasts["AUTO + groups"])
 
 

@@ -239,7 +239,8 @@ def test_what_does_not_go_together():
     known = MOMENTS.copy()
     known[5] = np.datetime64("NaT")
     with pytest.raises(
-        InvalidInput, match="outcome time must be there where there is an outcome, got nothing - at row 5"
+        InvalidInput,
+        match="outcome time must be there where there is an outcome, got nothing - at row 5; say skip_bad=True to skip",
     ):
         run(SCORES, OUTCOMES, None, MOMENTS, known)
 

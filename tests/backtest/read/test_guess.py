@@ -124,6 +124,9 @@ def test_no_percentage_before_a_time_that_cannot_be_read_is_settled(typed):
     found = told(typed, name)["verdict"]
     assert found["headline"].startswith("Settle first when outcomes were known: the column 'time' could not be used")
     assert "looks like the times of the events, but it was not used: it cannot be read" in found["caveats"][0]
+    answer = told(typed, name)["answer"]
+    assert answer["library"] == [] and answer["service"] is None
+    assert "Run the backtest again" in answer["note"] and "--time-format" in answer["sure"]
     for settled in (("--time", "none"), ("--delay", "3")):
         assert "Settle first" not in told(typed, name, *settled)["verdict"]["headline"]
     told_apart = told(typed, log("gaps.csv", **off, time=[*TIMES[:-1], ""]))  # nothing is wrong with how it is written

@@ -105,6 +105,8 @@ def test_what_is_said_of_the_columns_names_arguments_too():
     told = calibeat.backtest("dates.csv", methods="ops").payload["verdict"]
     assert told["headline"].startswith("Settle first") and "(time_format=)" in told["caveats"][0]
     assert "time='none'" in told["caveats"][0] and "--" not in told["caveats"][0]
+    sure = calibeat.backtest("dates.csv", methods="ops").payload["answer"]["sure"]
+    assert "outcome_time=" in sure and "--" not in sure
 
 
 @pytest.mark.usefixtures("here")
@@ -121,6 +123,14 @@ def test_mistakes_name_arguments_and_not_options():
             calibeat.backtest(log, **options)
     with pytest.raises(InvalidInput, match="columns must be named, got 'p'; say score='p', outcome='y'"):
         calibeat.backtest("log.csv", "p", "y")
+
+
+@pytest.mark.usefixtures("here")
+def test_columns_that_look_like_scores_of_many_classes_are_not_taken_for_one():
+    FRAME.rename(columns={"p": "p_cat"}).assign(p_dog=0.1, p_ox=0.2).to_csv("pets.csv", index=False)
+    said = "if they are scores of many classes, say score= with 'p_[*]' and label= with the class$"
+    with pytest.raises(InvalidInput, match=said):
+        calibeat.backtest("pets.csv")
 
 
 # ---- frames and columns ------------------------------------------------------------------------------------------

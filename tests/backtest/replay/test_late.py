@@ -116,7 +116,8 @@ def test_it_is_noticed_said_and_replayed_beside(tmp_path: Path) -> None:
     assert (result.forecasts["auto, mature 30min"] == alone).all()
     losses = dict(zip(result.table["method"].tolist(), result.table["log_loss"].tolist(), strict=True))
     assert losses["auto, mature 30min"] < losses["auto"]
-    worth = f"better (log-loss {losses['auto, mature 30min']:.4f}, as they come {losses['auto']:.4f}): hold each"
+    worth = f"better (log-loss {losses['auto, mature 30min']:.4f}, as they come {losses['auto']:.4f}). If you deploy "
+    worth += "AUTO, hold each"
     assert worth in said and worth in ages["advice"] and "until it is 30min old (--mature 30min)" in ages["advice"]
     result.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -142,7 +143,7 @@ def test_there_is_one_age_however_the_log_is_cut_and_no_advice_against_the_numbe
     age = whole["delay"]["ages"]["mature"]
     assert whole["table"][-1]["method"] == f"auto, mature {age}" and cut["delay"]["ages"]["mature"] == age
     said, shown = " ".join(whole["verdict"]["sentences"]), report.html(whole)
-    assert "On this log that is no better" in said and "learn outcomes as they come." in said
+    assert "On this log that is no better" in said and "If you deploy AUTO, learn outcomes as they come." in said
     assert "hold each outcome back" not in said + shown and "Learn both at the same age" not in shown
     section = shown[shown.index('id="ages"') :][:600]
     assert f"By an age of {age} 95" in section and "learn outcomes as they come" in section

@@ -106,5 +106,6 @@ def sentence_on_keys(compared: Comparison, variants: KeyVariants, labels: dict[s
     digits = decimals(losses.values())
     shown = ", ".join(f"{losses[name]:.{digits}f} {kinds[name]}" for name in kinds)
     tied = [kinds[other] for other, (_, _, high) in zip(others, ends, strict=True) if high >= 0.0]
-    settled = "beyond the 95 % interval" if not tied else f"not to be told apart from {' and '.join(tied)}"
+    apart = " and ".join(f"{label} {kind}" for kind in tied)
+    settled = f"not to be told apart from {apart}" if tied else "beyond the 95 % interval"
     return f"Log-loss of {label}: {shown}. Best is {label} {kinds[best]}, {settled}."

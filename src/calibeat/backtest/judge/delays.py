@@ -28,8 +28,8 @@ def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> st
     return f"{sentences} {labels[tried[0].name]} learns both at the same age. {_worth(tried)}"
 
 
-def _held_back(replayed: Replayed) -> tuple[Runner, float, float] | None:
-    """The run that learns ones and zeros at one age, its log-loss, and that of the same method as outcomes come."""
+def _held_back(replayed: Replayed) -> tuple[Runner, str, float, float] | None:
+    """The run that learns ones and zeros at one age; its method's name, and the log-loss held back and as they come."""
     held = next((runner for runner in replayed.runners if runner.contender.age), None)
     if held is None:
         return None
@@ -37,21 +37,18 @@ def _held_back(replayed: Replayed) -> tuple[Runner, float, float] | None:
     as_they_come = next(runner for runner in replayed.runners if runner.name == name)
     used, tallies = replayed.blocks.used, (held.tally, as_they_come.tally)
     mine, theirs = (overall(tally.cells(used)[1:], tally.sums(used)[1:])["log_loss"] for tally in tallies)
-    return held, mine, theirs
+    return held, as_they_come.contender.label, mine, theirs
 
 
-def _worth(tried: tuple[Runner, float, float]) -> str:
-    """Whether it paid to hold outcomes back, and what to do."""
-    held, mine, theirs = tried
-    age = held.contender.age
+def _worth(tried: tuple[Runner, str, float, float]) -> str:
+    """Whether it paid to hold outcomes back, and what to do if the method is deployed: the verdict may differ."""
+    held, label, mine, theirs = tried
+    age, losses = held.contender.age, f"(log-loss {mine:.4f}, as they come {theirs:.4f})"
     if mine >= theirs:
-        return (
-            f"On this log that is no better (log-loss {mine:.4f}, as they come {theirs:.4f}): learn outcomes as they "
-            "come."
-        )
+        return f"On this log that is no better {losses}. If you deploy {label}, learn outcomes as they come."
     return (
-        f"On this log that is better (log-loss {mine:.4f}, as they come {theirs:.4f}): hold each outcome back until it "
-        f"is {age} old (--mature {age}), and act on the raw score until the first is."
+        f"On this log that is better {losses}. If you deploy {label}, hold each outcome back until it is {age} old "
+        f"(--mature {age}), and act on the raw score until the first is."
     )
 
 

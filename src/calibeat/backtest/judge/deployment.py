@@ -57,10 +57,10 @@ class HowReplayed:
         if self.outcome_times:  # `run` takes the times themselves
             is_known = "y is not None" if outcomes == "past_labels" else "y == y"
             pairs = f"zip(past_outcome_times, {outcomes})"
-            return [f"known = [t if {is_known} else None for t, y in {pairs}]"] if self.missing else []
+            return [f"known = [\n    t if {is_known} else None for t, y in {pairs}\n]"] if self.missing else []
         if self.delay_microseconds:
-            later = f"past_times + np.timedelta64({self.delay_microseconds}, 'us')"
-            lines.append(f"due = np.searchsorted(past_times, {later})  # {self.delay} late")
+            lines.append(f"late = np.timedelta64({self.delay_microseconds}, 'us')  # {self.delay}")
+            lines.append("due = np.searchsorted(past_times, past_times + late)")
             lines.append("due = np.maximum(due, np.arange(1, len(due) + 1))  # not before its own event")
         elif self.delay_events or self.missing:
             late = f"{self.delay_events:,} events late" if self.delay_events else "at once"
@@ -89,10 +89,12 @@ class HowReplayed:
         if len(call) > LONGEST_LINE:
             inner = "".join(f"\n    {argument}," for argument in arguments)
             call = f"forecasts = {host}.run({inner}\n)"
-        return "\n".join([*lines, call])
+        about = [GROUPS] if "groups=past_groups" in more else []
+        return "\n".join([*about, *lines, call])
 
 
 LONGEST_LINE = 88
+GROUPS = "# past_groups: a data frame or a dict of columns; groups, below: a dict of values"
 
 CODE = """\
 {imports}

@@ -556,7 +556,7 @@ SURE = {
     "of the log too.",
     ("use", "likely"): "It is likely, not certain: the gain is beyond luck on this log (95 %), but it changes along "
     "the log, so how large it will be elsewhere is open.",
-    ("use", "unclear"): "It is not settled: check the column of scores first.",
+    ("use", "unclear"): "It is not settled: look at the score first, at its column and at the model behind it.",
     ("keep", "sure"): "We are sure: on this log every method loses to the raw score, beyond luck (95 %).",
     ("keep", "likely"): "It is likely: no method shows a gain that would pay for another part in production.",
     ("keep", "unclear"): "It is not settled: this log is too short or too uneven to tell. A longer log may.",
@@ -568,22 +568,27 @@ UNSETTLED = (
     "when they were known (--outcome-time, --time-format), or how late they are (--delay)."
 )
 
+AGAIN = (
+    "Run the backtest again when you have said it. Which method to use depends on it, and so does the code: a method "
+    "that has learnt from outcomes at once expects them at once."
+)
+
 
 def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, past: HowReplayed) -> AnswerInfo:
     """From the verdict and the bins of the raw score and of the chosen method; `classes` are the names of many."""
     runners = {runner.name: runner for runner in replayed.runners}
     raw, chosen = replayed.runners[0], runners[found["method"]]
-    service = None
-    if classes is None:
+    service, unsettled = None, past.unsettled and chosen is not raw
+    if unsettled:
+        library, note = "", AGAIN
+    elif classes is None:
         library, service, note = deployment(chosen.contender, past, is_raw=chosen is raw)
     else:
         library, note = deployment_of_classes(chosen.contender, classes, past)
     return {
         # Where the raw score is kept, its worst bin would be one that was picked by luck.
         "happened": [] if chosen is raw else example_of([raw, chosen], replayed.blocks.used, replayed.blocks.judged),
-        "sure": SURE["keep" if chosen is raw else "use", found["confidence"]]
-        if not past.unsettled or chosen is raw
-        else UNSETTLED,
+        "sure": UNSETTLED if unsettled else SURE["keep" if chosen is raw else "use", found["confidence"]],
         "library": library.splitlines(),
         "service": None if service is None else service.splitlines(),
         "note": note,

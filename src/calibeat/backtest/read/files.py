@@ -10,7 +10,7 @@ import re
 import select
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -707,8 +707,20 @@ def _plain(name: str) -> str:
 def _not_named(role: str, header: Sequence[str]) -> str:
     close = next((name for name in header if did_you_mean(name.strip(), USUAL_NAMES[role], 0.75)), None)
     hint = f" - did you mean {close!r}?" if close else ""
+    if role == "score" and (shared := _family(header)):
+        hint = f"; if they are scores of many classes, say --scores with '{shared}*' and --label with the class"
     named = f"{role} column must be named, got no column of a usual name"
     return f"{named}; say --{role} with one of {all_of(header)}{hint}"
+
+
+def _family(header: Sequence[str]) -> str:
+    """What three or more columns begin with, if scores do.
+
+    >>> _family(["p_cat", "p_dog", "p_ox", "y"]), _family(["id_a", "id_b", "id_c", "p_cat"])
+    ('p_', '')
+    """
+    starts = Counter(name[: name.index("_") + 1] for name in header if "_" in name)
+    return next((start for start, n in starts.items() if n >= 3 and _plain(start)[:-1] in SCORE_NAMES), "")
 
 
 # ---- columns as numbers, outcomes and keys. Arrow's kernels do the work; Python sees only what they refuse -------

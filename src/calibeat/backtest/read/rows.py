@@ -1059,7 +1059,7 @@ class RowReader:
         if batch.outcome_times is not None:
             untimed = batch.outcome_times.states == MISSING
             late = must("outcome time", f"there where there is {self.what}", "missing")
-            look(untimed & (states != MISSING), "outcome time is missing", late)
+            look(untimed & (states != MISSING), "outcome time is missing", lambda row: late(row) + self._how_to_skip)
         if classes is not None:
             unknown = must("label", classes.words())
             look(

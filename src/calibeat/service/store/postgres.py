@@ -24,6 +24,7 @@ from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
+    INSERT_BODIES,
     INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
@@ -31,6 +32,7 @@ from .types import (
     INSERT_ROLLUPS,
     INSERT_SAID,
     INSERT_SHAPES,
+    OR_BODY,
     OR_CELL,
     OR_NAME,
     OR_SHAPE,
@@ -88,7 +90,7 @@ _AT_ONCE = 5_000  # rows that a cursor brings
 _ALL_OF = "SELECT * FROM "
 _EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8 int2 bytea bytea"
 _SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
-_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 bytea bytea bytea bytea int2"
+_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 int2"
 _SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
 _UNCHANGED = (
     f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
@@ -382,6 +384,7 @@ class PostgresStore(Store):
             self._many(INSERT_EVENTS + _ALL_OF, rows["event"], _EVENT_TYPES)
             self._many(SETTLE_EVENTS, rows["settled"], _SETTLED_TYPES, _SETTLED)
             written = self._many(UPDATE_STREAMS, rows["stream"], _STREAM_TYPES, _UNCHANGED)
+            self._many(INSERT_BODIES + _ALL_OF, rows["body"], "bigint bytea bytea bytea bytea", OR_BODY)
             self._many(INSERT_ROLLUPS + _ALL_OF, rows["rollup"], _ROLLUP_TYPES, ADD_TO_ROLLUPS)
             self._many(_END_ALARMS, rows["ended"], "float8 bigint text", _ENDED)
             self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2 int2 text float8")

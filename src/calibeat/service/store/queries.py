@@ -92,7 +92,8 @@ _COUNTED = (
     "coalesce(sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END), 0), coalesce(sum(error * outcomes), 0.0), "
     "coalesce(sum(raw_error * outcomes), 0.0) FROM stream WHERE events > 0"
 )
-_COUNTED_LOSSES = "SELECT substr(sums, 1, 16) FROM stream WHERE outcomes > 0"  # the first two sums of a stream
+# The first two sums of a stream.
+_COUNTED_LOSSES = "SELECT substr(sums, 1, 16) FROM stream JOIN body ON stream = number WHERE outcomes > 0"
 _LOSSES_AT_ONCE = 10_000
 
 
@@ -241,7 +242,8 @@ _NOTE = (
     f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
 )
 _COUNTED_OF_STREAM = (
-    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
+    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, "
+    "(SELECT substr(b.sums, 1, 16) FROM body b WHERE b.stream = s.number), "
     "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
 )
 _NUMBERS = f"{_COUNTED_OF_STREAM}, {base_sql('s.')}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
@@ -264,7 +266,7 @@ STATUS = {
     LEARNT: "learnt",
     EXPIRED: "expired",
     ASSUMED: "assumed",
-    WAITING: "waiting",
+    WAITING: "held",  # as its sender was told
 }
 SELECT_ALARMS = (
     "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time, "  # noqa: S608 - our own text
@@ -573,8 +575,9 @@ class Reader:
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
         wanted = (
-            f"SELECT {_NUMBERS}, s.state, s.monitor, s.notice, f.text, {_WAITING} FROM stream s "  # noqa: S608
-            "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
+            f"SELECT {_NUMBERS}, b.state, b.monitor, b.notice, f.text, {_WAITING} FROM stream s "  # noqa: S608
+            "LEFT JOIN body b ON b.stream = s.number LEFT JOIN shape f ON f.stream = s.number "
+            "WHERE s.name = ? AND (s.events > 0 OR f.text IS NOT NULL)"
         )
         rows = self.select(wanted, (name,))
         if not rows:
@@ -616,7 +619,8 @@ class Reader:
         Refusal : the stream has no groups.
         """
         rows = self.select(
-            "SELECT s.number, s.state, f.text FROM stream s LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ?",
+            "SELECT s.number, b.state, f.text FROM stream s LEFT JOIN body b ON b.stream = s.number "
+            "LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ?",
             (name,),
         )
         if not rows:
@@ -740,7 +744,7 @@ class Reader:
 
     def delays(self, name: str) -> list[Delay] | None:
         """How late the outcomes of a stream came, in powers of two seconds."""
-        rows = self.select("SELECT sums FROM stream WHERE name = ?", (name,))
+        rows = self.select("SELECT sums FROM stream LEFT JOIN body ON stream = number WHERE name = ?", (name,))
         if not rows:
             return None
         counts = array("d", bytes(rows[0][0] or bytes(8 * SUMS)))[DELAYS : DELAYS + DELAY_COUNT]
@@ -1369,7 +1373,9 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
         return None
     meta = reader.meta()
     number, sums, state, text = reader.select(
-        "SELECT number, sums, state, text FROM stream LEFT JOIN shape ON stream = number WHERE name = ?", (name,)
+        "SELECT number, sums, state, text FROM stream LEFT JOIN body ON body.stream = number "
+        "LEFT JOIN shape ON shape.stream = number WHERE name = ?",
+        (name,),
     )[0]
     shape = Shape.from_text(text)
     first, last = reader.select("SELECT min(hour), max(hour) FROM rollup WHERE stream = ?", (number,))[0]

@@ -15,13 +15,14 @@ _TABLES = (
             events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
             version {whole} NOT NULL DEFAULT 0,
-            last_time {float}, error {float}, raw_error {float}, deadline {float}, sums {bytes}, state {bytes},
-            monitor {bytes}, notice {bytes},
-            mode {small} NOT NULL DEFAULT 0, origin {text},
-            since {whole} NOT NULL DEFAULT 0, watched_from {whole} NOT NULL DEFAULT 0,
+            last_time {float}, error {float}, raw_error {float}, deadline {float}, mode {small} NOT NULL DEFAULT 0,
+            origin {text}, since {whole} NOT NULL DEFAULT 0, watched_from {whole} NOT NULL DEFAULT 0,
             base_seq {whole} NOT NULL DEFAULT 0, base_events {whole} NOT NULL DEFAULT 0, base {bytes},
             base_monitor {bytes})""",
     "CREATE INDEX stream_mode ON stream (mode) WHERE mode <> 0",
+    # What a stream knows. It has a table of its own because databases write long rows with many columns slowly.
+    """CREATE TABLE body (
+            stream {whole} PRIMARY KEY, sums {bytes}, state {bytes}, monitor {bytes}, notice {bytes})""",
     """CREATE TABLE event (
             stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL, seq {whole} NOT NULL,
             time {float} NOT NULL, score {float} NOT NULL, forecast {float} NOT NULL, receipt {bytes},

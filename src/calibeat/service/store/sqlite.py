@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -25,6 +26,7 @@ from .types import (
     END_ALARMS,
     FORGET_NAME,
     INSERT_ALARMS,
+    INSERT_BODIES,
     INSERT_CELLS,
     INSERT_CORRECTIONS,
     INSERT_EVENTS,
@@ -33,6 +35,7 @@ from .types import (
     INSERT_SAID,
     INSERT_SHAPES,
     INSERT_STREAMS,
+    OR_BODY,
     OR_CELL,
     OR_NAME,
     OR_SHAPE,
@@ -358,6 +361,7 @@ class SqliteStore(Store):
         self._many(_SETTLE, rows["settled"], _SETTLED)
         written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
         check_written(written, len(rows["stream"]))
+        self._many(INSERT_BODIES, rows["body"], OR_BODY)
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
         if rows["ended"]:
             self.connection.run_many(END_ALARMS, rows["ended"])
@@ -377,6 +381,15 @@ class SqliteStore(Store):
     def look_for_corrections(self) -> None:
         """Whether any wait to be applied. Nobody else writes them, so none need be looked for if there are none."""
         self.has_corrections = bool(self.connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"))
+
+    def erase(self) -> bool:
+        """Empty the write-ahead log, which has pages as they were, without waiting for those who read -> whether."""
+        self._check_files()
+        self.connection.run("PRAGMA busy_timeout = 0")
+        try:
+            return self.connection.fold()
+        finally:
+            self.connection.run(f"PRAGMA busy_timeout = {BUSY * 1000:.0f}")
 
     def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
         """Run a statement as a group of its own."""
@@ -416,7 +429,7 @@ class SqliteStore(Store):
         most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
         while first < count:
             size = min(most, 1 << ((count - first).bit_length() - 1))
-            arguments = [value for row in rows[first : first + size] for value in row]
+            arguments = list(chain.from_iterable(rows[first : first + size]))
             done = self.connection.database.execute(f"{head}VALUES {','.join([marks] * size)}{tail}", arguments)
             written += done.rowcount
             first += size

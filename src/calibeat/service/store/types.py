@@ -48,8 +48,9 @@ EVENT_COLUMNS = (
 SETTLED_COLUMNS = ("stream", "nth", "receipt", "status", "outcome", "outcome_seq", "outcome_time")
 STREAM_COLUMNS = (
     *("number", "name", "seq", "events", "outcomes", "pending", "held", "expired", "alarms", "version", "last_time"),
-    *("error", "raw_error", "deadline", "sums", "state", "monitor", "notice", "mode"),
+    *("error", "raw_error", "deadline", "mode"),
 )
+BODY_COLUMNS = ("sums", "state", "monitor", "notice")
 FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # the numbers of a roll-up: of a stream, hour, kind, tenth
 ROLLUP_NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
 ROLLUP_COLUMNS = ("stream", "hour", "kind", "tenth", *ROLLUP_NUMBERS)
@@ -195,7 +196,9 @@ class Changes:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
 
 
-_event_row, _settled_row, _stream_row = (attrgetter(*c) for c in (EVENT_COLUMNS, SETTLED_COLUMNS, STREAM_COLUMNS))
+_event_row, _settled_row, _stream_row, _body_row = (
+    attrgetter(*columns) for columns in (EVENT_COLUMNS, SETTLED_COLUMNS, STREAM_COLUMNS, ("number", *BODY_COLUMNS))
+)
 
 
 def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
@@ -205,6 +208,7 @@ def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
         "event": [_event_row(record) for record in changes.inserted],
         "settled": [_settled_row(record) for record in changes.settled],
         "stream": [_stream_row(state) for state in changes.streams.values()],
+        "body": [_body_row(state) for state in changes.streams.values()],
         "rollup": changes.rollups,
         "alarm": [
             (streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page), a.part, a.detail, a.ended)
@@ -242,6 +246,7 @@ def assigned(columns: tuple[str, ...], source: str) -> str:
 (
     INSERT_EVENTS,
     INSERT_STREAMS,
+    INSERT_BODIES,
     INSERT_ROLLUPS,
     INSERT_ALARMS,
     INSERT_CORRECTIONS,
@@ -253,6 +258,7 @@ def assigned(columns: tuple[str, ...], source: str) -> str:
     for table, columns in (
         ("event", EVENT_COLUMNS),
         ("stream", STREAM_COLUMNS),
+        ("body", ("stream", *BODY_COLUMNS)),
         ("rollup", ROLLUP_COLUMNS),
         ("alarm", ALARM_COLUMNS),
         ("correction", CORRECTION_COLUMNS),
@@ -269,6 +275,7 @@ OR_CELL = " ON CONFLICT (stream, is_base, slot) DO UPDATE SET held = excluded.he
 OR_NAME = " ON CONFLICT (stream, word) DO NOTHING"
 END_ALARMS = "UPDATE alarm SET ended = ? WHERE stream = ? AND what = ? AND ended IS NULL"
 FORGET_NAME = "DELETE FROM name WHERE stream = ? AND word = ?"
+OR_BODY = f" ON CONFLICT (stream) DO UPDATE SET {assigned(BODY_COLUMNS, 'excluded')}"
 UPDATE_STREAMS = f"UPDATE stream SET {assigned(STREAM_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
 SETTLE_EVENTS = f"UPDATE event SET {assigned(SETTLED_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
 SETTLED = "event.stream = new.stream AND event.nth = new.nth"
@@ -276,7 +283,7 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
     f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
-_READ_COLUMNS = (*STREAM_COLUMNS, "base_seq", "origin")
+_READ_COLUMNS = (*STREAM_COLUMNS, *BODY_COLUMNS, "base_seq", "origin")
 # Forecasts of a stream behind one of them, made before an operation, whose outcome a monitor does not wait for: the
 # three are arguments, twice.
 GIVEN_UP = (
@@ -340,6 +347,10 @@ class Store(Protocol):
         """Find out whether corrections wait. Where others may write them, they are always looked for."""
         self.has_corrections = True
 
+    def erase(self) -> bool:
+        """Get rid of copies of what was deleted, without waiting for others -> whether none is left in our hands."""
+        return True
+
     def begin(self) -> None:
         """Begin a group."""
 
@@ -382,7 +393,8 @@ class Store(Protocol):
         """The streams of these names, as they are now."""
         columns = ", ".join(_READ_COLUMNS)
         rows = self.connection.all(
-            f"SELECT {columns}, text FROM stream LEFT JOIN shape ON stream = number WHERE name {self.one_of}",  # noqa: S608
+            f"SELECT {columns}, text FROM stream LEFT JOIN body ON body.stream = number "  # noqa: S608 - our own text
+            f"LEFT JOIN shape ON shape.stream = number WHERE name {self.one_of}",
             (self.as_list(names),),
         )
         return {state.name: state for state in map(_stream_state, rows)}

@@ -1,0 +1,328 @@
+"""Where the time of the service goes, in batches: `python -m benchmarks batches` and `service-growth`.
+
+The engine runs in this process, without HTTP, on an SQLite store. Half of the events are forecasts, the other half
+outcomes of forecasts two groups ago. The parts are CPU time of the thread; a part is counted without the parts in it.
+
+`python -m benchmarks.batches FORECASTS STREAMS` measures the growth at another size than `service-growth`: first so
+many forecasts and their outcomes of a thousand streams, then a pending forecast of each of so many streams.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import thread_time, time
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from benchmarks import table
+from benchmarks.serve import LEARNS, contenders
+from benchmarks.serve_load import load
+from calibeat.service import engine as engine_module
+from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import prune
+from calibeat.service.model import Model
+from calibeat.service.plan import Plan
+from calibeat.service.store import open_reader
+from calibeat.service.store.queries import overview, view
+from calibeat.service.store.sqlite import SqliteStore
+from calibeat.service.wire import (
+    ForecastAnswer,
+    ForecastAnswers,
+    OutcomeAnswerOfMany,
+    OutcomeAnswers,
+    read_forecasts,
+    read_outcomes,
+)
+
+STREAMS, BATCH, GOAL = 1_000, 100, 10.0
+SETTINGS = {
+    "bare": EngineSettings(method="tops", notice=False),
+    "notice": EngineSettings(method="tops"),
+    "notice and monitor": EngineSettings(method="tops", monitor=1e6),
+}
+_encode = msgspec.json.Encoder().encode
+# A part of the engine: who has the function, and its name.
+PARTS: dict[str, list[tuple[Any, str]]] = {
+    "look-up of ids": [(SqliteStore, "known")],
+    "streams read": [(SqliteStore, "streams")],
+    "plan": [(Plan, "take")],
+    "fold": [(Model, "fold")],
+    "roll-ups": [(Plan, "_add_rollups")],
+    "finish": [(Plan, "finish")],
+    "notices": [(Engine, "_hear")],
+    "rows": [(engine_module, "rows_of")],
+    "answers": [(Plan, "answer")],
+    "commit": [(SqliteStore, "commit")],
+}
+
+
+class Spent:
+    """CPU seconds by part, each without the parts in it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
+
+    def timed(self, name: str | Callable[..., str], function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, on the clock."""
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            outer, self._inner = self._inner, 0.0
+            begun = thread_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                whole = thread_time() - begun
+                part = name if isinstance(name, str) else name(*arguments)
+                self.seconds[part] = self.seconds.get(part, 0.0) + whole - self._inner
+                self._inner = outer + whole
+
+        return call
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The parts of the engine are on the clock."""
+        with ExitStack() as stack:
+            for part, places in PARTS.items():
+                for owner, name in places:
+                    self._replace(stack, owner, name, part)
+            self._replace(stack, SqliteStore, "_many", lambda _, head, *__: f"SQL {_table(head)}")
+            yield
+
+    def _replace(self, stack: ExitStack, owner: Any, name: str, part: Any) -> None:
+        known = getattr(owner, name)
+        stack.callback(setattr, owner, name, known)
+        setattr(owner, name, self.timed(part, known))
+
+
+def _table(head: str) -> str:
+    """The table of a statement."""
+    words = head.split()
+    return words[words.index("INTO") + 1] if "INTO" in words else "settle"
+
+
+def bodies(first: int, batches: int, what: str, scores: Any) -> list[bytes]:
+    """Requests of 100 events each."""
+    made = []
+    for batch in range(batches):
+        begin = first + batch * BATCH
+        events = [
+            {"stream": f"s{i * 7919 % STREAMS}", "id": f"a3f9-{i}", what: value}
+            for i, value in zip(range(begin, begin + BATCH), scores[begin : begin + BATCH], strict=True)
+        ]
+        made.append(_encode({"events": events}))
+    return made
+
+
+def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | None = None) -> float:
+    """CPU us an event: groups of so many requests, after some that do not count."""
+    half, rng = requests // 2, np.random.default_rng(0)
+    scores = rng.random((groups + 12) * half * BATCH)
+    outcomes = (rng.random(len(scores)) < scores).astype(int).tolist()
+    scores = scores.round(6).tolist()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        engine = Engine.open(f"{folder}/calibeat.db", settings)
+        engine.listen()
+        process = engine.process
+        if spent is not None:
+            stack.enter_context(spent.watching())
+            process = spent.timed("rest", engine.process)
+        read_f, read_o, encode = (
+            (read_forecasts, read_outcomes, _encoded)
+            if spent is None
+            else (
+                spent.timed("JSON in", read_forecasts),
+                spent.timed("JSON in", read_outcomes),
+                spent.timed("JSON out", _encoded),
+            )
+        )
+        total = 0.0
+        for group in range(groups + 10):
+            if group == 10 and spent is not None:
+                spent.seconds.clear()
+            asked = bodies(group * half * BATCH, half, "score", scores)
+            told = bodies((group - 2) * half * BATCH, half, "outcome", outcomes) if group >= 2 else []
+            begun = thread_time()
+            queue = [(None, read_f(body, 10_000).events) for body in asked]
+            queue += [(None, read_o(body, 10_000).events) for body in told]
+            for (_, answer), (_, events) in zip(process(queue), queue, strict=True):
+                encode(events, answer)
+            if group >= 10:
+                total += thread_time() - begun
+        engine.store.close()
+    return 1e6 * total / (groups * 2 * half * BATCH)
+
+
+def _encoded(events: Any, answer: Any) -> bytes:
+    """An answer as it is sent."""
+    if isinstance(answer[0], float):
+        found = [ForecastAnswer(e.stream, e.id, p) for e, p in zip(events, answer, strict=True)]
+        return _encode(ForecastAnswers(found))
+    return _encode(
+        OutcomeAnswers([OutcomeAnswerOfMany(e.stream, e.id, s) for e, s in zip(events, answer, strict=True)])
+    )
+
+
+def parts(*, quick: bool) -> None:
+    """CPU us an event of a batch, by part."""
+    for requests, groups in ((8, 40), (40, 12)):
+        size, repeats = requests * BATCH, 2 if quick else 4
+        whole = {name: list[float]() for name in SETTINGS}
+        found = {name: Spent() for name in SETTINGS}
+        for _ in range(repeats):
+            for name, settings in SETTINGS.items():
+                gc.collect()
+                whole[name].append(serve(settings, requests, groups))
+        for name, settings in SETTINGS.items():
+            serve(settings, requests, groups, found[name])
+        count = groups * size
+        names = sorted({part for spent in found.values() for part in spent.seconds})
+        rows = [
+            [part, *(f"{1e6 * spent.seconds.get(part, 0.0) / count:.2f}" for spent in found.values())] for part in names
+        ]
+        rows.append(["sum, with the clocks", *(f"{1e6 * sum(s.seconds.values()) / count:.1f}" for s in found.values())])
+        rows.append(["without the clocks", *(f"{min(turns):.1f}" for turns in whole.values())])
+        best = min(whole["notice"])
+        table.show(
+            f"groups of {size:,} events in {requests} requests, {STREAMS:,} streams, TOPS, SQLite, no HTTP",
+            ["us of CPU an event", *SETTINGS],
+            rows,
+            [f"with notices at most {GOAL:g} us: {best:.1f}, {table.verdict(met=best <= GOAL)}"],
+        )
+
+    over_http(quick=quick)
+
+
+def over_http(*, quick: bool) -> None:
+    """The same over HTTP, beside a service that only answers: CPU of the processes, in turns."""
+    turns, seconds, connections = (2, 3.0, 8) if quick else (4, 9.0, 8)
+    best = dict[str, float]()
+    with contenders() as found:
+        for _ in range(turns):
+            for name, contender in found.items():
+                before = contender.cpu()
+                measured = load(contender.url, connections, seconds, BATCH)
+                each = 1e6 * (contender.cpu() - before) / max(1, measured.requests * BATCH)
+                best[name] = min(best.get(name, each), each)
+    rows = [
+        [name, f"{each:.1f}", f"{best['bare'] / each:.2f}", f"{best[LEARNS] / each:.2f}"] for name, each in best.items()
+    ]
+    ours, ratio = best["SQLite"], best["bare"] / best["SQLite"]
+    table.show(
+        f"over HTTP: {connections} connections, {BATCH} events a request, TOPS, notices on",
+        ["service", "CPU us an event", "of bare", "of bare that learns"],
+        rows,
+        [
+            f"SQLite at most {GOAL:g} us: {ours:.1f}, {table.verdict(met=ours <= GOAL)}",
+            f"at least 0.5 of bare: {ratio:.2f}, {table.verdict(met=ratio >= 0.5)}",
+        ],
+    )
+
+
+# ---- growth ---------------------------------------------------------------------------------------------------------
+
+STEPS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the events, after which it is measured
+WINDOW = 10  # groups that a measurement is made of
+AT_ONCE = 2_000  # forecasts in a group
+
+
+def growth(*, quick: bool) -> None:
+    """What an event costs as the store grows."""
+    grow(100_000 if quick else 1_000_000, 50_000 if quick else 200_000)
+
+
+def grow(events: int, streams: int) -> None:
+    """The curves: settled events of a thousand streams, then pending forecasts of many."""
+    head = ["forecasts so far", "CPU us an operation", "of the first", "RSS MiB", "store MiB"]
+    for many in (False, True):
+        count, names = (streams, streams) if many else (events, STREAMS)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "calibeat.db"
+            rows = list(_grow(path, count, names, settles=not many))
+            what = "a pending forecast of each stream" if many else "outcomes two groups later"
+            title = f"{count:,} forecasts of {names:,} streams, {what}, groups of {AT_ONCE:,} forecasts, TOPS"
+            table.show(title, head, rows, _questions(path, f"s{names // 2}"))
+
+
+def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list[str]]:
+    """Rows of the table, as the store grows."""
+    engine = Engine.open(str(path), SETTINGS["notice"])
+    engine.listen()
+    marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
+    spent, first, rng = list[float](), 0.0, np.random.default_rng(0)
+    groups = count // AT_ONCE
+    for group in range(groups):
+        ids = range(group * AT_ONCE, (group + 1) * AT_ONCE)
+        scores = rng.random(AT_ONCE).tolist()
+        queue: list[Any] = [
+            (None, [ForecastEvent(_stream(i, names), f"a3f9-{i}", s) for i, s in zip(ids, scores, strict=True)])
+        ]
+        if settles and group >= 2:
+            old = range((group - 2) * AT_ONCE, (group - 1) * AT_ONCE)
+            queue.append((None, [OutcomeEvent(_stream(i, names), f"a3f9-{i}", i * 31 % 97 % 2) for i in old]))
+        begun = thread_time()
+        engine.process(queue)
+        spent.append((thread_time() - begun) / sum(len(each) for _, each in queue))
+        if group + 1 in marks:
+            now = 1e6 * float(np.median(spent[-WINDOW:]))
+            first = first or now
+            beside = [path, path.with_name(path.name + "-wal")]
+            size = sum(file.stat().st_size for file in beside if file.exists()) / 2**20
+            sign = [
+                f"{(group + 1) * AT_ONCE:,}",
+                f"{now:.1f}",
+                f"{now / first:.2f}",
+                f"{_resident():.0f}",
+                f"{size:.0f}",
+            ]
+            yield sign
+    while engine._unranked:
+        engine.rank()
+    engine.store.close()
+
+
+def _stream(i: int, names: int) -> str:
+    """The streams in an order that jumps about."""
+    return f"s{i * 7919 % names}"
+
+
+def _resident() -> float:
+    """MiB of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def _questions(path: Path, stream: str) -> list[str]:
+    """What a reader and a clean-up take on the store as it is in the end."""
+    reader, now = open_reader(str(path)), time()
+    questions: dict[str, Callable[[], object]] = {
+        "the totals of /metrics": reader.totals,
+        "the dashboard's first page": lambda: overview(reader, now),
+        "a stream's page": lambda: view(reader, now, stream, "all"),
+    }
+    found = []
+    for name, question in questions.items():
+        begun = thread_time()
+        question()
+        found.append(f"{name}: {1e3 * (thread_time() - begun):.1f} ms of CPU")
+    reader.close()
+    begun, size = thread_time(), path.stat().st_size / 2**20
+    deleted = prune(str(path), 0.0)
+    after = path.stat().st_size / 2**20
+    found.append(
+        f"store prune: {deleted:,} events in {thread_time() - begun:.1f} s of CPU, {size:.0f} -> {after:.0f} MiB"
+    )
+    return found
+
+
+if __name__ == "__main__":
+    grow(*map(int, sys.argv[1:3]))
