@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from fresh import fresh
 
@@ -70,3 +74,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_a_lazy_name_is_looked_up_once() -> None:
     program = "import calibeat; first = calibeat.Bank; print('Bank' in vars(calibeat), first is calibeat.Bank)"
     assert fresh(program).split() == ["True", "True"]
+
+
+def test_no_noun_twice() -> None:
+    """A class has a name of its own: who reads `Ledger` need not ask which."""
+    folder = Path(calibeat.__file__).parent
+    names = Counter(
+        name
+        for file in folder.rglob("*.py")
+        for name in re.findall(r"^class (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert len(names) > 200
+    assert [name for name, times in names.items() if times > 1] == []

@@ -1022,25 +1022,31 @@ cdef class VectorStream(Stream):
     cdef MultiForecast forecast_classes(self, score):
         cdef MultiForecast forecast
         cdef object owed
-        cdef F64 probabilities
+        cdef F64 asked, probabilities, lanes
+        cdef Index k, best = 0
         if self.spec.classes == 0:
             return MultiForecast._of_binary(self.forecast(score[1], NULL), self.labels)
         forecast = MultiForecast.__new__(MultiForecast)
         owed = (self._announce, self._events + 1, score) if self._is_watched else None
         forecast.issuer = self._signature or self._sign()
         forecast.probabilities, forecast.score = numpy.empty(self.K), score
-        probabilities = F64_of(forecast.probabilities, "probabilities")
+        forecast.lanes = numpy.empty(self.spec.receipt)
+        asked, probabilities = F64_of(score, "score"), F64_of(forecast.probabilities, "probabilities")
+        lanes = F64_of(forecast.lanes, "lanes")
+        # From here to the count no other thread runs: NumPy, which may let go of the interpreter's lock, is not called.
         self.latest = -1
-        k_core_vector_predict(
-            self.spec.vector, self.K, self.row, F64_of(score, "score"), self.remembered, self.work, probabilities
-        )
-        forecast.label = self.labels[<Index>forecast.probabilities.argmax()]
-        forecast.lanes = numpy.array(self.kept[: self.spec.receipt])
-        forecast.probabilities.flags.writeable = forecast.score.flags.writeable = forecast.lanes.flags.writeable = False
+        k_core_vector_predict(self.spec.vector, self.K, self.row, asked, self.remembered, self.work, probabilities)
+        for k in range(self.spec.receipt):
+            lanes.data[k] = self.remembered.data[k]
         forecast.event, forecast.seen, forecast.origin = self._events, <int64_t>self.row.data[N], self.origin
         self.latest = self._events
         self._events += 1
         self._owed = owed
+        for k in range(1, self.K):
+            if probabilities.data[k] > probabilities.data[best]:
+                best = k
+        forecast.label = self.labels[best]
+        forecast.probabilities.flags.writeable = forecast.score.flags.writeable = forecast.lanes.flags.writeable = False
         return forecast
 
     @cython.critical_section

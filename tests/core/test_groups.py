@@ -437,7 +437,7 @@ def test_a_damaged_snapshot_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "value"), [(0, -1.0), (1, 7.0), (2, 0.9), (5, 1e9), (5, 70.0), (6, 1e9), (8, -5.0), (8, math.nan)]
+    ("at", "value"), [(0, -1.0), (1, 7.0), (2, 0.9), (5, 1e9), (5, 70.0), (6, 1e9), (8, -5.0), (8, 5.0), (8, math.nan)]
 )
 def test_a_damaged_row_is_refused(at: int, value: float) -> None:
     host, data, _ = snapshot()
@@ -518,7 +518,7 @@ def test_all_kinds_of_columns_give_the_same_words() -> None:
 
 def test_whole_numbers_far_apart_and_of_every_type() -> None:
     maker = WordMaker(Groups(["a"]), 7)
-    for kind in (np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float64):
+    for kind in (np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64):
         values = np.array([3, 5, 3, 0], dtype=kind)
         assert maker.of_events(values[:, None], 4).tolist() == [maker.of_event((int(v),))[0] for v in values]
     far = np.array([-(2**62), 2**62, 7, 7])
@@ -650,6 +650,7 @@ def test_crossings() -> None:
         ({"attributes": 3}, "groups must be a list of names"),
         ({"attributes": []}, "groups must have an attribute, got none"),
         ({"attributes": ["a", 1]}, "groups must be names of attributes, got 1"),
+        ({"attributes": ["a", "\ud800"]}, "name of an attribute must be text that can be written as UTF-8"),
         ({"attributes": ["a", "a"]}, "groups must have different names, got 'a' twice"),
         ({"attributes": names_of(17)}, "groups must have at most 16 attributes, got 17"),
         ({"crossings": "all"}, 'crossings must be "auto" or pairs of names'),

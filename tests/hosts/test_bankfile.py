@@ -189,6 +189,7 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
         "numbers, got": rewritten(whole, count=3),
+        "monitors must be there where the header has a monitor": rewritten(whole, monitor={}),
         "clock must be": rewritten(whole, clock="noon"),
         "prior must be": rewritten(whole, prior="full"),
         "lives in a row": rewritten(whole, method=calibeat.WPS.to_dict()),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 from interrupts import Interrupts, interrupted_everywhere
 
-from calibeat import MultiBank, MultiCalibrator, MultiForecast, OutcomeConflict
+from calibeat import CalibeatError, MultiBank, MultiCalibrator, MultiForecast, OutcomeConflict
 from calibeat.core import loops
 from calibeat.hosts import ledger
 from calibeat.hosts.bankfile import header_of, sections_of
@@ -191,6 +193,36 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool) -> None:
     assert len(pieces) == 2 and cal.events == cal.outcomes == 0
     cal.run(scores[:9], labels[:9])
     assert cal.events == 9
+
+
+def test_single_events_and_batches_of_threads_are_counted_once() -> None:
+    """A forecast and its count are one step for all other threads."""
+    cal, scores = MultiCalibrator(3), np.random.default_rng(0).dirichlet([1.0, 1.0, 1.0], 200)
+    before, errors = sys.getswitchinterval(), []
+
+    def single() -> None:
+        try:
+            for score in scores:
+                for _ in range(20):
+                    cal.update(cal.predict(score), 1)
+        except CalibeatError as error:
+            errors.append(error)
+
+    def batches() -> None:
+        for _ in range(300):
+            cal.run(scores[:30], np.ones(30, dtype=int))
+
+    try:
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=work) for work in (single, single, single, batches)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert errors == []
+    assert cal.events == cal.outcomes == 3 * 20 * 200 + 300 * 30
 
 
 @pytest.mark.parametrize("K", [2, 3])

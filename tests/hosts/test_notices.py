@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import Interrupts
+from interrupts import Interrupts, interrupted_everywhere
 
 from calibeat import Bank, Calibrator, InvalidInput, MultiBank, MultiCalibrator, Notice, SnapshotMismatch
 from calibeat._util.sealed import checksum
@@ -290,6 +290,30 @@ def test_an_interrupt_comes_before_or_after(name: str, make: Any) -> None:
             assert host.events == host.notice.forecasts  # `events` finishes what was left
         at += 7
     assert at > 20
+
+
+@pytest.mark.parametrize("kind", [Calibrator, Bank])
+def test_an_interrupted_outcome_is_noticed_once(kind: Any) -> None:
+    """Ctrl-C at every moment of an outcome, which is then told again: the notice has the bits of an undisturbed one."""
+    clock = Clock()
+
+    def update(host: Any, forecast: Any) -> None:
+        host.update(*(["k"] if kind is Bank else []), forecast, 1)
+
+    def begun() -> tuple[Any, Any]:
+        host = kind("ops", notice=small(clock))
+        return host, host.predict(*(["k"] if kind is Bank else []), 0.4)
+
+    def noticed(host: Any) -> list[float]:
+        notice: Notice = (host["k"] if kind is Bank else host).notice
+        return notice.row.tolist()
+
+    host, forecast = begun()
+    update(host, forecast)
+    expected = noticed(host)
+    for host, forecast in interrupted_everywhere(begun, lambda given: update(*given)):
+        update(host, forecast)
+        assert noticed(host) == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

@@ -17,7 +17,7 @@ from monitors import same, small, stream
 
 from calibeat import InvalidInput, Monitor, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat._util.sealed import seal
-from calibeat.monitor.bets import ALARMS, PHI, REGIONS, WHOLE, Alarm, N
+from calibeat.monitor.bets import ALARMS, BRIER, PHI, REGIONS, WHOLE, Alarm, N
 
 # ---- the same bits however it is fed -----------------------------------------------------------------------------
 
@@ -159,7 +159,11 @@ def damaged(change: Any) -> str:
         (lambda s: s["row"].__setitem__(PHI, 0.5), "phi of at least 1"),
         (lambda s: s["row"].__setitem__(ALARMS, 0), "pages <= alarms"),
         (lambda s: s["row"].__setitem__(WHOLE, -1.0), "detectors"),
+        (lambda s: s["row"].__setitem__(WHOLE, 1e200), "finite numbers below 1e150"),
         (lambda s: s["row"].__setitem__(REGIONS, 9.0), "regions"),
+        (lambda s: s["row"].__setitem__(REGIONS + 1, 1e9), "sums from 0 to their counts"),
+        (lambda s: s["row"].__setitem__(BRIER + 2, 3.0), "gains that are possible"),
+        (lambda s: s["row"].__setitem__(BRIER + 1, 1e6), "gains that are possible"),
         (lambda s: s.update(queue=3), "queue must have"),
         (lambda s: s["queue"].update(held=3), "held must be a list"),
         (lambda s: s["queue"].update(held=[[1]]), "lists of number"),

@@ -392,6 +392,15 @@ def test_alarms_of_a_snapshot_are_checked(alarm: list[Any]) -> None:
     assert Shift.from_json(seal(Shift.KIND, FORMAT, state)).alarms == [Alarm(3, 1.0, "lower", True)]
 
 
+def test_a_memory_that_does_not_add_up_is_refused() -> None:
+    detector = Shift()
+    detector.run(np.random.default_rng(0).random(100))
+    state = detector._state()
+    state["row"][10] += 7.0
+    with pytest.raises(SnapshotMismatch, match="a memory that adds up"):
+        Shift.from_json(seal(Shift.KIND, FORMAT, state))
+
+
 def test_threads_share_one() -> None:
     detector = Shift()
     values = np.random.default_rng(0).random(400)

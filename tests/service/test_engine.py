@@ -14,7 +14,7 @@ import pytest
 from services import DAY, desk
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
-from calibeat.service.engine import Engine, EngineSettings, Part, joined
+from calibeat.service.engine import Engine, EngineSettings, PartTicket, joined
 from calibeat.service.events import Control, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
 from calibeat.service.model import Model
@@ -326,6 +326,6 @@ def test_many_outcomes_of_one_request_do_not_hold_up_the_others(url: str, monkey
 
 
 def test_a_part_that_is_refused_refuses_the_request() -> None:
-    part, refusal = Part("many", []), Refusal("full", "later", None, 503)
+    part, refusal = PartTicket("many", []), Refusal("full", "later", None, 503)
     assert joined([(part, ["learnt"]), ("other", [0.5]), (part, refusal)]) == [("other", [0.5])]
     assert joined([(replace(part, is_last=True), ["learnt"])]) == [("many", refusal)]

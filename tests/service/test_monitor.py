@@ -16,7 +16,7 @@ from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, prune, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
-from calibeat.service.watch import CLASS, OURS, RAW, Watch, alarms_of, part_count
+from calibeat.service.watch import CLASS, OURS, RAW, StreamMonitors, alarms_of, part_count
 from calibeat.service.webhook import _not_to_be_sent, message
 
 
@@ -207,4 +207,4 @@ def open_alarms(url: str) -> list[Any]:
 def test_more_than_ten_classes_are_watched_by_the_one_that_is_named() -> None:
     assert [part_count(numbers) for numbers in (1, 3, 10, 11)] == [2, 5, 12, 2]
     with pytest.raises(InvalidInput, match="monitor states must be"):
-        Watch(Settings(1e6), 3, np.zeros(1)).load([bytes(8)], [{}])
+        StreamMonitors(Settings(1e6), 3, np.zeros(1)).load([bytes(8)], [{}])

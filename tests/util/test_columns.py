@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from calibeat import OPS, TOPS, Bank, Calibrator, InvalidInput, MissingExtra, metrics
+from calibeat import OPS, TOPS, Bank, Calibrator, InvalidInput, MissingExtra, MultiCalibrator, backtest, metrics
 from calibeat._util import columns as frames
 
 SCORES, OUTCOMES, DUE = [0.2, 0.7, 0.6, 0.9], [0, 1, 1, 0], [1, 3, 4, 9]
@@ -298,3 +298,21 @@ def test_missing_keys_are_named_by_their_row(keys: Any) -> None:
     with pytest.raises(InvalidInput, match=r"key must be an int or a string, got .* - at row 1"):
         bank.run(keys, SCORES, OUTCOMES)
     assert len(bank) == 0
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda frame: Calibrator(groups=["a", "b"]).run([0.3], [1], groups=frame),
+        lambda frame: Calibrator().run(frame, [1]),
+        lambda frame: Bank().run(frame, [0.3], [1]),
+        lambda frame: MultiCalibrator(3).run(frame, [1]),
+        lambda frame: backtest(frame, score="a", outcome="b"),
+    ],
+)
+def test_a_frame_with_two_columns_of_one_name_is_refused(use: Callable[[Any], Any]) -> None:
+    names, values = ["a", "a", "b"], [0.2, 0.3, 0.5]
+    table = pa.Table.from_arrays([pa.array([value]) for value in values], names=names)
+    for frame in (pd.DataFrame([values], columns=names), table):
+        with pytest.raises(InvalidInput, match="must have different names, got one twice"):
+            use(frame)

@@ -115,7 +115,7 @@ def as_series(values: Any) -> Any:
         import pyarrow as pa
 
         values = pa.chunked_array([values])
-    column = nw.from_native(values, allow_series=True, pass_through=True)
+    column = from_native(values, allow_series=True, pass_through=True)
     return column if isinstance(column, nw.Series) else None
 
 
@@ -187,8 +187,18 @@ def as_frame(values: Any) -> Any:
     if _LIBRARIES.isdisjoint(kind.__module__.partition(".")[0] for kind in type(values).__mro__):
         return None
     nw = need("narwhals", "frames", "data frames")
-    frame = nw.from_native(values, eager_only=True, pass_through=True)
+    frame = from_native(values, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def from_native(values: Any, **how: bool) -> Any:
+    """As narwhals' own, which must be there; two columns of one name are `InvalidInput`."""
+    import narwhals as nw
+
+    try:
+        return nw.from_native(values, **how)
+    except nw.exceptions.DuplicateError as error:
+        raise InvalidInput("columns of a data frame must have different names, got one twice") from error
 
 
 class Table(dict[str, npt.NDArray[Any]]):

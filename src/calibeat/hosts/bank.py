@@ -1438,8 +1438,8 @@ class Member(Calibrator):
 
     def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Learn on the copy of the row; then put it back, with the pool and the mark, in one step."""
-        bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
-        first, last = self._slot * store.stride, (self._slot + 1) * store.stride
+        bank, store, slot, receipts, whole = self._bank, self._bank._store, self._slot, self._receipts, self._whole
+        first, last = slot * store.stride, (slot + 1) * store.stride
         begin, marks = settled.span
         event, column = forecast.event, int(y)
         at, mark = event - begin, min(ZERO + column, OTHER)
@@ -1453,7 +1453,7 @@ class Member(Calibrator):
             add_class_losses(self._stats, 0, given.score, given.probabilities, column)  # type: ignore[arg-type]
         pool, owed = bank._pool_after(given.score, y), None
         if store.watchers:
-            owed = store.tell_outcome, self._slot, event, watched_event(given, y), bank._now()
+            owed = store.tell_outcome, slot, event, watched_event(given, y), bank._now(), store.told(slot)
         # One line, without a call: an interrupt comes before all of it or after all of it.
         store.view[first:last], bank._pool, marks[at], receipts.settled, bank._owed = whole, pool, mark, settled, owed
         if owed is not None:

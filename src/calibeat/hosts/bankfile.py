@@ -277,6 +277,9 @@ def _check_lengths(method: Any, header: dict[str, Any], lengths: dict[str, int])
     if "table" in lengths:
         check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED)
     wanted = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
+    for watcher in ("monitor", "notice"):
+        if (watcher in header) != (f"{watcher}s" in lengths):
+            raise InvalidInput(f"{watcher}s must be there where the header has a {watcher}, got one without the other")
     for name, length in lengths.items():
         if name in wanted and length != wanted[name]:
             raise InvalidInput(f"{name} must have {wanted[name]} numbers, got {length}")

@@ -231,6 +231,10 @@ class Watch:
         """The time of an event that happens now, where it is noticed."""
         return math.nan if self.notice is None else self.notice._now()
 
+    def moment(self) -> tuple[float, float]:
+        """The time of an outcome that comes now, and how many the notice was told of before."""
+        return self.now(), 0.0 if self.notice is None else self.notice._rows.told(0)
+
     def announce(self, events: int, score: Any) -> None:
         """So many forecasts have been made, the last one of this score."""
         for monitor in self.monitors.values():
@@ -240,8 +244,8 @@ class Watch:
             with self.notice._lock:
                 self.notice._rows.forecast(0, events - 1, self.now(), noticed_score(score))
 
-    def update(self, forecast: Any, y: float, now: float) -> None:
-        """The outcome of a forecast."""
+    def update(self, forecast: Any, y: float, now: float, told: float) -> None:
+        """The outcome of a forecast; like a batch it may be told twice."""
         said, came, score = watched_event(forecast, y)
         static_lane = forecast.lanes[LANE] if STATIC_LANE in self.monitors else math.nan
         for monitor, p, s in self._columns(said, score, static_lane, math.nan):
@@ -249,7 +253,7 @@ class Watch:
                 monitor._rows.update(0, forecast.event, (p, came, s))
         if self.notice is not None:
             with self.notice._lock:
-                self.notice._rows.outcome(0, forecast.event, now)
+                self.notice._rows.outcome(0, forecast.event, now, told)
 
     def heard(
         self, K: int, times: Vector | None, scores: Vector, outcomes: Vector, late: loops.Late | None
@@ -557,7 +561,7 @@ class Calibrator(Stream):
 
     def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Make the outcome take effect: the row, and the mark of its event."""
-        owed = (self._watch.update, receipt_of(forecast), y, self._watch.now()) if self._is_watched else None
+        owed = (self._watch.update, receipt_of(forecast), y, *self._watch.moment()) if self._is_watched else None
         row = None
         if self._needs_history:  # a refit may follow, so learn in a copy
             row = self._view().copy()

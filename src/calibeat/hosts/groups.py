@@ -241,6 +241,7 @@ def _check_attributes(names: Any) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"groups must be names of attributes, got {shown(name)}")
+        canonical("name of an attribute", str(name))
     attributes = tuple(str(name) for name in names)
     if not attributes:
         raise InvalidInput("groups must have an attribute, got none - leave groups out instead")
@@ -454,6 +455,7 @@ class WordMaker(EventWords):
     def _of_numbers(self, k: int, values: Any) -> Words:
         """The words of a column of bools, whole numbers, or floats."""
         if values.dtype.kind == "f":
+            values = values.astype(np.float64) if values.dtype == np.float16 else values  # which has no 2^63
             present = ~np.isnan(values)
             self._refuse(
                 k, values, present & ((values != np.floor(values)) | ~((values >= -(2.0**63)) & (values < 2.0**63)))
@@ -795,6 +797,10 @@ class GroupTable:
         if row[start + OPENED] - row[start + EVICTED] != len(slots):
             wanted = int(row[start + OPENED] - row[start + EVICTED])
             raise InvalidInput(f"slots must be as many as were opened and not evicted, {wanted}, got {len(slots)}")
+        totals = np.zeros((C, LANES, 2))
+        np.add.at(totals, column.astype(np.int64), terms)
+        if (abs(totals.T.reshape(-1) - row[start + GROUP_SUMS :]) > 1e-3).any():
+            raise InvalidInput("row must have the sums of its columns' cells, got others")
 
     def check_row(self, row: Sequence[float]) -> None:
         """Raise `InvalidInput` unless the numbers of the groups in a row are possible; the method checks the rest."""

@@ -97,12 +97,16 @@ class RowStore:
         if self.notices is not None:
             self.notices.forecast(slot, events - 1, now, score)
 
-    def tell_outcome(self, slot: int, event: int, watched: tuple[float, float, float], now: float) -> None:
+    def told(self, slot: int) -> float:
+        """How many outcomes of a slot its notice was told of."""
+        return 0.0 if self.notices is None else self.notices.told(slot)
+
+    def tell_outcome(self, slot: int, event: int, watched: tuple[float, float, float], now: float, told: float) -> None:
         """Tell the watchers of an outcome; they may be told twice."""
         if self.monitors is not None:
             self.monitors.update(slot, event, watched)
         if self.notices is not None:
-            self.notices.outcome(slot, event, now)
+            self.notices.outcome(slot, event, now, told)
 
     @property
     def kind(self) -> str:

@@ -116,10 +116,11 @@ class Settings:
         detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
         whole = rows[:, [N, ALARMS, PAGES, ALARM_AT, CELL, PAIRS, FORECASTS, GIVEN, GIVEN + 1]]
         counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
-        sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))
-        squares = rows[:, [BRIER + 1, BRIER + 2, LOG + 1, LOG + 2]]
+        sums, most = regions[:, :, :WEALTH], (1.0 + 1e-6) * regions[:, :, [COUNT]]
+        V, c = rows[:, [BRIER + 1, LOG + 1]], rows[:, [BRIER + 2, LOG + 2]]
+        steps = np.array([2.0, 24.0])  # no c is larger: of the Brier score, and of the log-loss of clipped numbers
         sound = {
-            "finite numbers": np.isfinite(rows).all(axis=1),
+            "finite numbers below 1e150": (abs(rows) <= 1e150).all(axis=1),
             "counts that are whole numbers": counted.all(axis=1),
             "phi of at least 1": rows[:, PHI] >= 1.0,
             "pages <= alarms <= n": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= n),
@@ -130,7 +131,9 @@ class Settings:
             "a cell that exists": rows[:, CELL] < 2 * (2 + self.regions),
             "no more outcomes than forecasts": (rows[:, PAIRS] <= n) & (n <= rows[:, FORECASTS]),
             "as many outcomes in the regions as in all": regions[:, :, COUNT].sum(axis=1) == n,
-            "sums that are not negative": sums & (squares >= 0.0).all(axis=1),
+            "sums from 0 to their counts": ((sums >= 0.0) & (sums <= most)).all(axis=(1, 2)),
+            "gains that are possible": ((V >= 0.0) & (c >= 0.0) & (c <= steps)).all(axis=1)
+            & ((1.0 + 1e-6) * rows[:, [PAIRS]] * np.minimum(c, steps) ** 2 + 1e-300 >= V).all(axis=1),
             "detectors that are not negative": (detectors >= 0.0).all(axis=1),
         }
         for wanted, met in sound.items():

@@ -77,6 +77,62 @@ class Snapshots(ABC):
         return type(self).from_json, (self.to_json(),)
 
 
+class Watcher(Snapshots):
+    """Row 0 of `Monitors` or `Notices`, alone or in a host, which feeds `_rows` itself, locked and with checked input.
+
+    Readings are consistent, whatever other threads do.
+    """
+
+    def _begin(self, rows: Any) -> None:
+        self._rows = rows
+        self._rows.resize(1)
+        self._hosted = False
+        self._lock = new_lock()
+
+    @property
+    @abstractmethod
+    def _has_begun(self) -> bool:
+        """Whether it knows of a forecast."""
+
+    def _serve(self) -> Self:
+        """Join a host: from now on only the host may tell it of events."""
+        name = type(self).__name__.lower()
+        with self._lock:
+            if self._hosted or self._has_begun:
+                raise InvalidInput(f"{name} must be new, got one that has seen forecasts or belongs to another host")
+            self._hosted = True
+        return self
+
+    def _check_free(self) -> None:
+        if self._hosted:
+            name = type(self).__name__.lower()
+            raise InvalidInput(f"{name} must be fed by its calibrator, to which it belongs, got a call from outside")
+
+    @property
+    @abstractmethod
+    def alarms(self) -> list[Alarm]:
+        """The alarms, oldest first; the last 1,000 are kept."""
+
+    @property
+    def pages(self) -> list[Alarm]:
+        """The alarms for which somebody should be woken."""
+        return [alarm for alarm in self.alarms if alarm.page]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many alarms were raised ever, and how many of them paged."""
+        with self._lock:
+            alarms, pages = self._rows.matrix[0, [self._rows.RAISED_AT, self._rows.RAISED_AT + 1]]
+            return int(alarms), int(pages)
+
+    @property
+    def row(self) -> Vector:
+        """A copy of the state, one row of float64."""
+        with self._lock:
+            row: Vector = self._rows.matrix[0].copy()
+            return row
+
+
 def read_row(settings: Any, numbers: Any) -> Vector:
     """A row as a snapshot lists it, which these settings can have."""
     row = np.array([check_number(f"row[{i}]", number) for i, number in enumerate(numbers)])

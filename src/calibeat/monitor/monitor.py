@@ -19,19 +19,17 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.columns import Table
-from calibeat._util.processes import new_lock
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.errors import InvalidInput
 
 from .bets import ALARM_AT, ALARMS, BRIER, LOG, PHI, Alarm, Gain, N, Settings, gain_of, table_of
-from .detector import Snapshots, read_row
+from .detector import Watcher, read_row
 from .monitors import EVIDENCE, LEVEL, Monitors
 from .waiting import Waiting
 
 _SLOT: Slots = np.zeros(1, dtype=np.int32)  # slot 0
 
 
-class Monitor(Snapshots):
+class Monitor(Watcher):
     r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
 
     Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
@@ -78,6 +76,7 @@ class Monitor(Snapshots):
     """
 
     KIND = "calibeat/monitor"
+    _rows: Monitors
     FIELDS = ("settings", "row", "queue", "alarms")
 
     def __init__(
@@ -90,11 +89,8 @@ class Monitor(Snapshots):
         patience: int = 100_000,
         regions: int = 6,
     ) -> None:
-        self._rows = Monitors(Settings(arl, alpha, tolerance, quiet, warm, patience, regions), detailed=True)
-        self._rows.resize(1)
+        self._begin(Monitors(Settings(arl, alpha, tolerance, quiet, warm, patience, regions), detailed=True))
         self._told = 0  # how many alarms `update` and `run` have returned
-        self._hosted = False
-        self._lock = new_lock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -199,19 +195,9 @@ class Monitor(Snapshots):
         new = self._told - told
         return raised if new == len(raised) else self._rows.queue(0).alarms[-new:]
 
-    # ---- for hosts: they feed `_rows` themselves, with the lock held and the input checked --------------------------
-
-    def _serve(self) -> Monitor:
-        """Join a host: from now on only the host may feed it."""
-        with self._lock:
-            if self._hosted or self._rows.queue(0).announced:
-                raise InvalidInput("monitor must be new, got one that has seen forecasts or belongs to another host")
-            self._hosted = True
-        return self
-
-    def _check_free(self) -> None:
-        if self._hosted:
-            raise InvalidInput("monitor must be fed by its calibrator, to which it belongs, got a call from outside")
+    @property
+    def _has_begun(self) -> bool:
+        return self._rows.queue(0).announced > 0
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -262,12 +248,6 @@ class Monitor(Snapshots):
         """The alarms, oldest first; the last 1,000 are kept."""
         with self._lock:
             return list(self._rows.queue(0).alarms)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many alarms were raised ever, and how many of them paged."""
-        with self._lock:
-            return self._rows.alarms(_SLOT)[0][:2]
 
     @property
     def level(self) -> float:
@@ -348,12 +328,6 @@ class Monitor(Snapshots):
         """Forecasts announced, outcomes received, and what still waits."""
         with self._lock:
             return self._rows.queue(0).count(self._rows.matrix[0])
-
-    @property
-    def row(self) -> Vector:
-        """A copy of the state, one row of float64; `calibeat.monitor.bets` says what each number is."""
-        with self._lock:
-            return self._rows.matrix[0].copy()
 
     def __repr__(self) -> str:
         alarms, pages = self.counts

@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_interval, check_lengths, check_scores
-from calibeat._util.processes import new_lock
 from calibeat._util.types import Slots, Vector
 from calibeat.errors import InvalidInput
 
 from .bets import Alarm
-from .detector import Snapshots, read_alarms, read_row, written_alarms
-from .notices import ALARMS, PAGES, SCORE, UNKNOWN, Heard, Noticed, Notices, NoticeSettings
+from .detector import Watcher, read_alarms, read_row, written_alarms
+from .notices import SCORE, UNKNOWN, Heard, Noticed, Notices, NoticeSettings
 from .shift import SEEN
 from .silence import check_away, check_time, check_times
 
@@ -26,7 +25,7 @@ _SLOT: Slots = np.zeros(1, dtype=np.int32)  # slot 0
 WATCHES = ("no forecasts", "no outcomes", "score moved", "outcomes later")
 
 
-class Notice(Snapshots):
+class Notice(Watcher):
     r"""Notices what a `Monitor` cannot, because it needs outcomes: that nothing comes, and that the score has moved.
 
     =====================  ==========================================================================================
@@ -73,6 +72,7 @@ class Notice(Snapshots):
     """
 
     KIND = "calibeat/notice"
+    _rows: Notices
     FIELDS = ("settings", "row", "pending", "alarms")
 
     def __init__(
@@ -84,11 +84,8 @@ class Notice(Snapshots):
         *,
         clock: Callable[[], float] = wall.time,
     ) -> None:
-        self._rows = Notices(NoticeSettings(every, arl, warm, quiet), detailed=True)
-        self._rows.resize(1)
+        self._begin(Notices(NoticeSettings(every, arl, warm, quiet), detailed=True))
         self.clock = clock
-        self._hosted = False
-        self._lock = new_lock()
 
     # ---- what happens ---------------------------------------------------------------------------------------------
 
@@ -177,19 +174,9 @@ class Notice(Snapshots):
         with self._lock:
             self._rows.restart(0)
 
-    # ---- for hosts: they feed `_rows` themselves, with the lock held and the input checked --------------------------
-
-    def _serve(self) -> Notice:
-        """Join a host: from now on only the host may tell it of events."""
-        with self._lock:
-            if self._hosted or self.forecasts:
-                raise InvalidInput("notice must be new, got one that has seen forecasts or belongs to another host")
-            self._hosted = True
-        return self
-
-    def _check_free(self) -> None:
-        if self._hosted:
-            raise InvalidInput("notice must be told by its calibrator, to which it belongs, got a call from outside")
+    @property
+    def _has_begun(self) -> bool:
+        return self.forecasts > 0
 
     def _now(self) -> float:
         """The time of an event for which none is given, in whole microseconds, as columns of times have them."""
@@ -245,18 +232,6 @@ class Notice(Snapshots):
             return list(self._rows.kept)
 
     @property
-    def pages(self) -> list[Alarm]:
-        """The alarms for which somebody should be woken."""
-        return [alarm for alarm in self.alarms if alarm.page]
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many alarms were raised ever, and how many of them paged."""
-        with self._lock:
-            row = self._rows.matrix[0]
-            return int(row[ALARMS]), int(row[PAGES])
-
-    @property
     def deadline(self) -> float:
         """The moment at which `check` is to be asked next; infinity while nothing can be missed."""
         with self._lock:
@@ -276,12 +251,6 @@ class Notice(Snapshots):
         """What can be noticed by now, and what is still learnt."""
         with self._lock:
             return dict(zip(WATCHES, self._rows.watching(_SLOT)[0].tolist(), strict=True))
-
-    @property
-    def row(self) -> Vector:
-        """A copy of the state, one row of float64; `calibeat.monitor.notices` says what each number is."""
-        with self._lock:
-            return self._rows.matrix[0].copy()
 
     def __repr__(self) -> str:
         alarms, pages = self.counts

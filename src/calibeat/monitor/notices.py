@@ -425,12 +425,16 @@ class Notices(SlotRows):
             del pending[next(iter(pending))]
         return self.observe(np.array([slot], dtype=np.int32), np.array([time]), np.array([score]), UNKNOWN)
 
-    def outcome(self, slot: int, event: int, time: float) -> list[Noticed]:
-        """The outcome of forecast number `event` of a slot came."""
-        pending = self.queues.get(slot, {})
-        lag = time - pending.get(event, np.nan)
-        raised = self.observe(np.array([slot], dtype=np.int32), np.array([time]), UNKNOWN, np.array([lag]))
-        # Told once more after an interrupt before this line, it is the same arrival: less than a second later.
+    def told(self, slot: int) -> float:
+        """How many outcomes of a slot it was told of."""
+        return max(float(self.matrix[slot, TOLD]), 0.0)
+
+    def outcome(self, slot: int, event: int, time: float, told: float | None = None) -> list[Noticed]:
+        """The outcome of forecast number `event` of a slot came, after so many; one more of them changes nothing."""
+        pending, raised = self.queues.get(slot, {}), []
+        if told is None or self.told(slot) == told:
+            lag = time - pending.get(event, np.nan)
+            raised = self.observe(np.array([slot], dtype=np.int32), np.array([time]), UNKNOWN, np.array([lag]))
         pending.pop(event, None)
         if not pending:
             self.queues.pop(slot, None)

@@ -133,11 +133,12 @@ class ShiftSettings:
             "shift",
             rows,
             {
-                "finite numbers": np.isfinite(rows).all(axis=1),
+                "finite numbers below 1e150": (abs(rows) <= 1e150).all(axis=1),
                 "counts that are whole numbers": ((whole >= 0.0) & (whole <= 2.0**54) & (whole == np.floor(whole))).all(
                     axis=1
                 ),
                 "a memory that is not negative": (rows[:, : WEIGHT + 1] >= 0.0).all(axis=1),
+                "a memory that adds up": abs(rows[:, :WEIGHT].sum(axis=1) - rows[:, WEIGHT]) <= 1e-6 * rows[:, SEEN],
                 "a share of repeats": (rows[:, SHARE] >= 0.0) & (rows[:, SHARE] <= 1.0),
                 "pages <= alarms <= scores": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= rows[:, SEEN]),
                 "a bet that exists": rows[:, WHAT] < len(self.words),

@@ -930,7 +930,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartTicket:
     """The ticket of a part of a request, which is answered with its last part."""
 
     ticket: Any
@@ -946,10 +946,10 @@ def in_two(request: Request) -> tuple[Request, Request | None]:
     """
     ticket, events = request
     if len(events) <= OUTCOMES_AT_ONCE or isinstance(events[0], (ForecastEvent, Control)):
-        if not isinstance(ticket, Part):
+        if not isinstance(ticket, PartTicket):
             return request, None
         return (replace(ticket, is_last=True), events), None
-    part = ticket if isinstance(ticket, Part) else Part(ticket, [])
+    part = ticket if isinstance(ticket, PartTicket) else PartTicket(ticket, [])
     return (part, events[:OUTCOMES_AT_ONCE]), (part, events[OUTCOMES_AT_ONCE:])
 
 
@@ -957,7 +957,7 @@ def joined(answers: list[tuple[Any, Answer]]) -> list[tuple[Any, Answer]]:
     """Answers, with the parts of a request as one: what was refused refuses all of it."""
     whole: list[tuple[Any, Answer]] = []
     for ticket, answer in answers:
-        if not isinstance(ticket, Part):
+        if not isinstance(ticket, PartTicket):
             whole.append((ticket, answer))
             continue
         ticket.answers.append(answer)

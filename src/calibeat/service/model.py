@@ -53,7 +53,7 @@ from calibeat.monitor.bets import Settings
 from calibeat.monitor.waiting import Queue
 
 from .shape import PLAIN, Shape
-from .watch import Raised, Settled, Watch
+from .watch import Raised, Settled, StreamMonitors
 
 StoredCell = tuple[int, bytes]  # a slot, and what it holds
 
@@ -152,7 +152,7 @@ class GroupedMethod:
         own: Ints,
         receipts: Any,
         draws: Vector,
-        watch: Watch | None,
+        watch: StreamMonitors | None,
         words: Ints,
     ) -> Fold:
         """As `fold_on_rows`, on the one row of the stream and its table."""
@@ -266,7 +266,7 @@ class Model:
             return
         for stream, held in zip(streams, unread, strict=True):
             if stream.monitor is not None:
-                watch = Watch(self.watched, stream.shape.numbers, np.zeros(1))
+                watch = StreamMonitors(self.watched, stream.shape.numbers, np.zeros(1))
                 watch.load([stream.monitor], [held])
                 (stream.monitor,), stream.queue = watch.states(), watch.queues.get(0)
 
@@ -390,9 +390,9 @@ class Model:
         keys = np.array([stream.draws for stream in streams], dtype=np.uint64)
         return uniforms_at(keys[slots], numbered(rows[:, width + EVENTS].copy(), slots))
 
-    def _watch(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, method: Any) -> Watch:
+    def _watch(self, settings: Settings, streams: Sequence[StreamBytes], rows: Matrix, method: Any) -> StreamMonitors:
         """The monitors of streams. Those that are not there yet begin with the next forecast."""
-        watch = Watch(settings, method.numbers, rows[:, method.width + EVENTS])
+        watch = StreamMonitors(settings, method.numbers, rows[:, method.width + EVENTS])
         watch.resume([stream.monitor for stream in streams], [stream.queue for stream in streams])
         return watch
 

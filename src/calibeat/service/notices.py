@@ -57,7 +57,7 @@ Downtime = tuple[float, float]
 
 
 @dataclass
-class Arrivals:
+class GroupArrivals:
     """What has arrived in a group, in order, by the slots of its streams. The score of an outcome is NaN."""
 
     slots: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Noticed(NamedTuple):
     is_over: bool  # the arrival that has found it has also ended it
 
 
-class Heard(NamedTuple):
+class HeardGroup(NamedTuple):
     """New rows, their deadlines, new alarms, and the silences that are over: (slot, what)."""
 
     rows: list[bytes]
@@ -118,11 +118,11 @@ class Listener:
     def hear(
         self,
         rows: Sequence[bytes | None],
-        arrivals: Arrivals,
+        arrivals: GroupArrivals,
         downtimes: Sequence[Downtime] = (),
         asked: Sequence[int] = (),
         now: float = 0.0,
-    ) -> Heard:
+    ) -> HeardGroup:
         """Rows hear arrivals. First the clock is asked of those slots that are overdue."""
         whole = np.frombuffer(bytearray().join([row or self._fresh for row in rows]))
         matrix = whole.reshape(len(rows), WIDTH)
@@ -152,7 +152,7 @@ class Listener:
         made, size = whole.tobytes(), 8 * WIDTH
         still = matrix[:, _FLAGS]
         ended = _are_open(silent) & ~_are_open(still)
-        return Heard(
+        return HeardGroup(
             [made[at : at + size] for at in range(0, len(made), size)],
             [None if deadline >= NEVER else deadline for deadline in found.tolist()],
             [_noticed(slot, alarm, still[slot]) for slot, alarm in logged(log, every)] if log[0] else [],

@@ -20,7 +20,7 @@ from calibeat.errors import InvalidInput
 
 from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
 from .model import Folded
-from .notices import LIVE, Arrivals
+from .notices import LIVE, GroupArrivals
 from .rollups import Rollups, class_losses
 from .shape import PLAIN, Answered, Shape
 from .store.types import (
@@ -97,7 +97,7 @@ class Plan:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
         self._method, self.live = method, live
         self.operations, self.changes = GroupColumns(), Changes()
-        self.arrivals = Arrivals()  # for the notices
+        self.arrivals = GroupArrivals()  # for the notices
         self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: Known = {}

@@ -58,7 +58,7 @@ def alarms_of(state: bytes | None) -> int:
     return int(counts[:RAW].sum() + counts[CLASS:].sum())
 
 
-class Watch:
+class StreamMonitors:
     """The monitors of streams that have one shape, as long as a fold takes."""
 
     def __init__(self, settings: Settings, numbers: int, announced: Vector) -> None:

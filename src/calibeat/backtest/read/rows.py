@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_lengths
-from calibeat._util.columns import as_series, read_column, to_array
+from calibeat._util.columns import as_series, from_native, read_column, to_array
 from calibeat._util.extras import need
 from calibeat._util.times import (
     MISSING,
@@ -537,8 +537,7 @@ def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
         return {role: frame[name] for role, name in names.items()}
     nw = need("narwhals", extra="frames", what="data frames")
     _check(names, header_of(frame))
-    table = nw.from_native(frame)
-    table = table.select(*dict.fromkeys(names.values()))
+    table = from_native(frame).select(*dict.fromkeys(names.values()))
     if isinstance(table, nw.LazyFrame):
         table = table.collect()
     return {role: table[name].to_native() for role, name in names.items()}
@@ -548,9 +547,9 @@ def header_of(frame: Any) -> list[str]:
     """The names of the columns of a frame."""
     if isinstance(frame, Mapping):
         return [str(name) for name in frame]
-    nw = need("narwhals", extra="frames", what="data frames")
+    need("narwhals", extra="frames", what="data frames")
     try:
-        return [str(name) for name in nw.from_native(frame).collect_schema().names()]
+        return [str(name) for name in from_native(frame).collect_schema().names()]
     except TypeError:
         raise InvalidInput(f"scores must be a column or a data frame, got {type(frame).__name__}") from None
 
@@ -568,7 +567,7 @@ def offered_columns(frame: Any, used: set[str]) -> list[str]:
             if column.ndim == 1 and column.dtype.kind in "OUSbiu" and could_be_attribute(column[:LOOKED_AT].tolist())
         ]
     nw = need("narwhals", extra="frames", what="data frames")
-    table = nw.from_native(frame)
+    table = from_native(frame)
     if isinstance(table, nw.LazyFrame):
         return []
     table, names = table.head(LOOKED_AT), []
