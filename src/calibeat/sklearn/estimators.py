@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.method import Method, method_named
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
-from calibeat.hosts.calibrator import Calibrator, not_here
+from calibeat.hosts.calibrator import Calibrator, tell_elsewhere
 from calibeat.hosts.groups import Groups
 from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
@@ -297,12 +297,6 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_is_fitted(self)
         return update_rows(self.calibrator_, forecasts, y, self.classes_)
 
-    if not TYPE_CHECKING:  # a type checker shall know the names that there are
-
-        def __getattr__(self, name: str) -> Any:
-            """What people look for by the names of other estimators is told where it is."""
-            raise not_here(self, name, {"decision_function": "predict_proba(X)", "transform": "predict_proba(X)"})
-
     # ---- the parts of it --------------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, y: Any, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Labels]:
@@ -468,13 +462,6 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Learn the labels of receipts, in any order, at any time: see `OnlineCalibratedClassifier.update`."""
         check_is_fitted(self)
         return update_rows(self.calibrator_, forecasts, y, self.classes_)
-
-    if not TYPE_CHECKING:  # as above
-
-        def __getattr__(self, name: str) -> Any:
-            """What people look for by the names of other estimators is told where it is."""
-            use = "transform(scores), or OnlineCalibratedClassifier around the model itself"
-            raise not_here(self, name, dict.fromkeys(("predict", "predict_proba"), use))
 
     def _learn(self, X: Any, y: Any, classes: Any, groups: Any, *, together: bool, reset: bool) -> Self:
         check_choice("order", self.order, ORDERS)
@@ -927,3 +914,13 @@ def shares(p: Vector) -> Vector:
 def rounded(p: Vector) -> Vector:
     """Without what rounding has put outside [0, 1]; more than that is left, for others to complain about."""
     return np.where((p > -ROUNDING) & (p < 1.0 + ROUNDING), np.clip(p, 0.0, 1.0), p)
+
+
+# What people look for by the names of other estimators is told where it is.
+tell_elsewhere(OnlineCalibratedClassifier, dict.fromkeys(("decision_function", "transform"), "predict_proba(X)"))
+tell_elsewhere(
+    ScoreCalibrator,
+    dict.fromkeys(
+        ("predict", "predict_proba"), "transform(scores), or OnlineCalibratedClassifier around the model itself"
+    ),
+)
