@@ -361,13 +361,13 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
 
 
 def test_forecasts_that_nobody_reads_any_more_are_not_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.rework.MOST_SAID", 3)
+    monkeypatch.setattr("calibeat.service.maintenance.MOST_SAID", 3)
     monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
     with desk(url, monitor=1000.0) as service:
         feed(service, 80)
         service.correct(("paris", "paris-0-3", 0), ("paris", "paris-0-4", None))
         rework = replayed(service, url)
-        assert 0 < len(rework._said) < 40  # of more than 70 that are others now
+        assert 0 < len(rework.play._said) < 40  # of more than 70 that are others now
         service.engine._put_in_place(rework)
         assert rework.is_applied
         feed(service, 20, seed=1)

@@ -92,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verb.set_defaults(verb=command)
     replay.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a bit differs")
     replay.add_argument("--method", metavar="NAME", help="move the store to this method")
+    add_monitor(replay, f"watch every stream from its first event on; alarms become those of the log ({ARL:,})")
     out.add_argument(
         "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
     )
@@ -154,16 +155,21 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    if args.check and args.method:
-        raise InvalidInput("--check must come without --method: it changes nothing, got both")
+    for option, given in (("--method", args.method), ("--monitor", args.monitor)):
+        if args.check and given is not None:
+            raise InvalidInput(f"--check must come without {option}: it changes nothing, got both")
     with progress(None, sys.stderr, unit="operations") as step:
-        check, store = args.check, args.store
-        found = maintenance.replay_check(store, step) if check else maintenance.rebuild(store, args.method, step)
+        if args.check:
+            found = maintenance.replay_check(args.store, step)
+        else:
+            found = maintenance.rebuild(args.store, args.method, step, monitor=args.monitor)
     numbers = {"streams": found.streams, "forecasts": found.forecasts, "outcomes": found.outcomes}
     size = ", ".join(counted(count, name.removesuffix("s")) for name, count in numbers.items())
     if not args.check:
         text = f"replayed: {size}; {counted(found.corrected, 'correction')} applied; the state is made anew"
-        _print(args, {**numbers, "corrections": found.corrected}, [text])
+        alarms = {} if args.monitor is None else {"alarms": found.alarms}
+        watched = f", and its monitors have raised {counted(found.alarms, 'alarm')}" if alarms else ""
+        _print(args, {**numbers, "corrections": found.corrected, **alarms}, [text + watched])
         return 0
     few = found.differences[:SHOWN]
     text = f"same: {size}, bit for bit" if found.is_same else f"{len(found.differences)} of {size} differ"

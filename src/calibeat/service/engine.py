@@ -66,7 +66,7 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
-from .watch import CLASS, NOTICED, RAW, RAW_SCORE
+from .watch import NOTICED
 
 if TYPE_CHECKING:
     from .rework import Rework, Reworker
@@ -556,12 +556,7 @@ class Engine:
         changes = plan.finish(made)
         for state in touched:
             state.version += 1
-        for slot, part, last, page in made.raised:
-            what, state = f"{RAW_SCORE}{last.what}" if part == RAW else last.what, touched[slot]
-            detail = None if part < CLASS else f"class {state.shape.label(part - CLASS)}"
-            changes.alarms.append(
-                AlarmInfo(last.at, last.since, what, page, 0, state.name, now, None, None, part, detail)
-            )
+        changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
         if self._listener is not None and (plan.arrivals.slots or overdue):
             self._hear(plan, touched, now, overdue)
         if touched:

@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from calibeat.monitor.monitors import first_unread
-
 from .controls import more_than, note, share_of
-from .maintenance import Logged, LoggedStream, Play, ReplayedEvent, log_of, pieces, stream_of
+from .maintenance import Logged, LoggedStream, Play, Said, log_of, pieces, stream_of
 from .model import Model, StoredCell
 from .plan import Plan, of_named_classes
 from .rollups import Rollups, errors_of
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
 OPERATIONS_AT_ONCE = 500  # a fold of so many holds up the others for about a millisecond
 PAUSE = 0.001  # seconds after each, for the others
 TAIL = 200  # operations that the engine may replay itself, at the end
-MOST_SAID = 10_000  # forecasts that are remembered beside those that wait
 LOOK_SECONDS = 10.0  # from one look for what another process has left to the next
 AGAIN_SECONDS = 1.0  # after something has failed
 
@@ -75,7 +72,6 @@ _CORRECTED = (
     f"{_EVENT}WHERE stream = ? AND nth IN "  # noqa: S608 - our own text
     "(SELECT c.nth FROM correction c WHERE c.stream = ? AND c.applied = 0 AND c.is_forgetting = 0)"
 )
-Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
 
 _log = logging.getLogger("calibeat.service")
 
@@ -134,7 +130,6 @@ class Rework:
     _cut: int = -1  # the operation behind the last of these
     _reset: int = 0  # the operation that has begun the stream anew
     _base: Base | None = None
-    _said: dict[int, Said] = field(default_factory=dict)  # what the method says now, by the number of the event
     _known: dict[int, Event] = field(default_factory=dict)  # the events that are corrected
     _next: int = 0  # the number of the next operation
     _forecasts: int = 0  # before it
@@ -195,11 +190,11 @@ class Rework:
         self._reset = max([self._reset, *(event.number for event in part if event.verb == "reset")])
         at = next((i for i, event in enumerate(right) if event.number >= self._cut), len(right))
         if at:
-            self._note(self.play.feed(right[:at]))
+            self._forecasts += len(self.play.feed(right[:at]))
         self._next = right[-1].number + 1 if at == len(right) else right[at].number
         if at < len(right):
             self._reach_base(connection)
-            self._note(self.play.feed(right[at:]))
+            self._forecasts += len(self.play.feed(right[at:]))
             self._next = right[-1].number + 1
 
     def _right(self, event: Logged) -> Logged:
@@ -207,21 +202,6 @@ class Rework:
             return event
         outcome = self._outcomes[event.nth]
         return event._replace(outcome=outcome, verb="retracted" if outcome is None else "")
-
-    def _note(self, made: list[ReplayedEvent]) -> None:
-        """What the method says of events whose outcome the monitor has still to read."""
-        self._forecasts += len(made)
-        for event, forecast, _, issued, named, _ in made:
-            score = event.score if named is None else float(np.frombuffer(event.given)[named])
-            if forecast != event.forecast or (issued is not None and issued != bytes(event.issued)):
-                self._said[event.nth] = forecast, named, score, issued
-        if len(self._said) > 2 * len(self.play.open) + MOST_SAID:
-            self._said = self._unread_said()
-
-    def _unread_said(self) -> dict[int, Said]:
-        monitor, open_events = self.play.replayed.monitor, self.play.open
-        unread = 2**62 if monitor is None else first_unread(monitor)
-        return {nth: said for nth, said in self._said.items() if nth in open_events or nth >= unread}
 
     def _reach_base(self, connection: Any) -> None:
         """What is forgotten is learnt by now: the row of this moment is the new base."""
@@ -238,7 +218,7 @@ class Rework:
             monitor = play.monitor(connection, self._cut)
         opened = {nth: receipt for nth, receipt in play.open.items() if nth not in self._forgotten}
         cells = play.cells if self._stream.shape.groups is not None else None
-        said = self._unread_said()
+        said = play.unread_said()
         self._base = Base(self._cut, self._forecasts, play.replayed.state, monitor, cells, opened, said)
 
     def catch_up(self, connection: Any) -> None:
@@ -390,7 +370,7 @@ class Rework:
             note(connection, stream.number, changed[nth].seq, now, "forgotten", nth=nth)
         # What the method says is needed of events that the monitor has not read, or had not at the base. The replay has
         # not made those before the base that it began with.
-        said = (self._base.said if self._base is not None else {}) | self._unread_said()
+        said = (self._base.said if self._base is not None else {}) | self.play.unread_said()
         rows = [(stream.number, nth, *of) for nth, of in said.items() if nth not in self._forgotten]
         connection.run("DELETE FROM said WHERE stream = ? AND nth >= ?", (stream.number, stream.base_events))
         forgotten = f"DELETE FROM said WHERE stream = ? AND nth {store.one_of}"  # noqa: S608 - our own condition

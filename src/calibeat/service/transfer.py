@@ -47,6 +47,7 @@ from .store import Store, owned, owned_store, reading, without_password
 from .store.queries import STATUS
 from .store.schema import get_meta
 from .store.types import BRIER, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, stored_names
+from .webhook import NOT_SENT
 
 EXPORTED_AT_ONCE = 50_000  # in one batch
 _COLUMNS = (
@@ -820,7 +821,7 @@ def _learn(
     if stage.timed and settings.notice:
         engine.leave_sign(now)  # what comes after the log, until a service runs, is no silence
     # Nobody is paged for history.
-    store.connection.run("UPDATE alarm SET delivered = 3 WHERE number > ?", (known,))
+    store.connection.run("UPDATE alarm SET delivered = ? WHERE number > ?", (NOT_SENT, known))
     made = _forecasts(store) - before
     return Imported(stage.events, made, statuses["learnt"], stage.events - made, statuses["expired"])
 

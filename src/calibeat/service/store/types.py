@@ -13,7 +13,7 @@ from calibeat.errors import CalibeatError, InvalidInput
 from calibeat.monitor.bets import Alarm
 from calibeat.service.model import StreamBytes
 from calibeat.service.shape import Shape
-from calibeat.service.watch import Settled
+from calibeat.service.watch import CLASS, RAW, RAW_SCORE, Raised, Settled
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -161,6 +161,18 @@ class AlarmInfo(Alarm):
     part: int = 0  # which monitor of the stream has raised it: see `watch`
     detail: str | None = None  # which way a score has moved, which class, how many streams at once
 
+    @classmethod
+    def of(cls, raised: Raised, stream: StreamBytes, now: float) -> AlarmInfo:
+        """What a monitor of a stream has raised."""
+        part, last = raised.part, raised.alarm
+        what = f"{RAW_SCORE}{last.what}" if part == RAW else last.what
+        detail = None if part < CLASS else f"class {stream.shape.label(part - CLASS)}"
+        return cls(last.at, last.since, what, raised.page, 0, stream.name, now, None, None, part, detail)
+
+    def row(self, number: int) -> TableRow:
+        """The same as a row of the table, for the stream of this number."""
+        return number, self.time, self.at, self.since, self.what, int(self.page), self.part, self.detail, self.ended
+
 
 class Correction(NamedTuple):
     """Another outcome for a forecast whose outcome was learnt, or none; or the event is to be forgotten."""
@@ -210,10 +222,7 @@ def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
         "stream": [_stream_row(state) for state in changes.streams.values()],
         "body": [_body_row(state) for state in changes.streams.values()],
         "rollup": changes.rollups,
-        "alarm": [
-            (streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page), a.part, a.detail, a.ended)
-            for a in changes.alarms
-        ],
+        "alarm": [alarm.row(streams[alarm.stream].number) for alarm in changes.alarms],
         "ended": [(ended, streams[name].number, what) for name, what, ended in changes.ended],
         "correction": [(c.record.stream, c.record.nth, *c[1:3], int(c.is_forgetting)) for c in changes.corrections],
         "said": changes.said,
