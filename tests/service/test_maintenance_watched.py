@@ -155,6 +155,37 @@ def test_a_pruned_stream_is_watched_from_its_base_on(url: str) -> None:
     assert whole(url) and info(url)["alarms"] == 0
 
 
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_a_stream_that_says_something_else_now_can_be_corrected_forgotten_and_pruned(
+    url: str, is_rebuilt: bool
+) -> None:
+    """What the monitor had not read at the base was told otherwise than the method says it now."""
+    with desk(url, monitor=ARL) as service:
+        serve(service, "two", 100)
+    if is_rebuilt:
+        rebuild(url, "ops", monitor=ARL)
+    with desk(url, method=None, monitor=ARL) as service:
+        service.now = START + DAY
+        first = service.engine.store.connection.all(
+            "SELECT s.name, e.id, 1 - e.outcome FROM event e JOIN stream s ON s.number = e.stream WHERE e.nth = 2"
+        )
+        assert service.correct(*first) == ["corrected"] * 2
+        serve(service, "two", 100, seed=1)
+        service.engine.rework_all()
+        assert whole(url)
+        forgotten = service.engine.store.connection.all("SELECT id FROM event WHERE stream = 1 AND nth = 20")
+        (name,) = service.engine.store.connection.all("SELECT name FROM stream WHERE number = 1")[0]
+        assert service.forget(name, *forgotten[0]) == 1 and whole(url)
+        cut = service.now - 3_000.0
+        serve(service, "two", 100, seed=2)
+        now = service.now
+    assert prune(url, now - cut, now=now) > 50 and whole(url)
+    with desk(url, method=None, monitor=ARL) as service:
+        service.now = now
+        serve(service, "two", 50, seed=3)
+    assert whole(url)
+
+
 def test_a_copy_and_an_empty_stream_are_watched_from_now_on(url: str) -> None:
     with desk(url) as service:
         serve(service, "two", 50)

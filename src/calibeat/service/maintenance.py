@@ -602,8 +602,7 @@ def _watch(connection: Any, stream: LoggedStream, play: Play) -> int:
     number = stream.number
     if play.replayed.monitor is not None:
         play.monitor(connection, stream.seq)
-    said = [(number, nth, *of) for nth, of in play.unread_said().items()]
-    connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
+    _keep_said(connection, number, play)
     known = defaultdict[Any, list[int]](list)
     for alarm, *key in connection.all(_RAISED, (number,)):
         known[tuple(key)].append(alarm)
@@ -617,6 +616,13 @@ def _watch(connection: Any, stream: LoggedStream, play: Play) -> int:
     connection.run_many(_INSERT_HISTORY, new)
     connection.run_many("DELETE FROM alarm WHERE number = ?", [(gone,) for left in known.values() for gone in left])
     return int(play.replayed.alarms + connection.all(_NOTICED, (number, number))[0][0])
+
+
+def _keep_said(connection: Any, number: int, play: Play) -> None:
+    """Store what the method says of events that a monitor has still to read, where something else was told."""
+    said = [(number, nth, *of) for nth, of in play.unread_said().items()]
+    connection.run_many("DELETE FROM said WHERE stream = ? AND nth = ?", [row[:2] for row in said])
+    connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
 
 
 def _needs(stream: LoggedStream, event: Logged) -> bool:
@@ -681,7 +687,7 @@ def prune(url: str, older: float, now: float | None = None, step: Step = no_prog
 
 def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
     """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
-    play = Play(model, stream)
+    play = Play(model, stream, keeps_all=model.watched is not None)
     cut, events = stream.base_seq, stream.base_events
     later = (event for event in log.of(stream) if event.number >= stream.base_seq)
     for part in pieces(later):
@@ -702,6 +708,7 @@ def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before
     if model.watched is not None and (monitor := play.monitor(connection, cut)) is not None:
         gone += " AND nth < ?"  # what the monitor has not read is kept
         which.append(first_unread(monitor))
+        _keep_said(connection, stream.number, play)
     connection.run_many(
         "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
         [(receipt, stream.number, nth) for nth, receipt in play.open.items()],
