@@ -15,6 +15,7 @@ from services import DAY, START, Desk, desk, whole
 from calibeat import InvalidInput
 from calibeat.cli.main import main
 from calibeat.monitor.bets import Settings
+from calibeat.service import maintenance
 from calibeat.service.alarms import acknowledge
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import info, prune, rebuild
@@ -77,8 +78,12 @@ def serve(
     return told + service.group(waiting if ends else [])
 
 
+@pytest.mark.parametrize("at_once", [5_000, 60])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_replay_raises_the_alarms_that_http_raised(url: str, tmp_path: Path, kind: str) -> None:
+def test_a_replay_raises_the_alarms_that_http_raised(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, at_once: int
+) -> None:
+    monkeypatch.setattr(maintenance, "OPERATIONS_AT_ONCE", at_once)
     beside = str(tmp_path / "beside.db")
     settings = {"method": "auto", "expire": 5_000.0}
     for address, monitor in ((url, None), (beside, ARL)):
@@ -106,8 +111,11 @@ def test_a_replay_raises_the_alarms_that_http_raised(url: str, tmp_path: Path, k
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])
-def test_what_was_done_to_a_stream_and_another_method(url: str, tmp_path: Path, kind: str) -> None:
+def test_what_was_done_to_a_stream_and_another_method(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """Monitors read what the method says, also where something else was told."""
+    monkeypatch.setattr(maintenance, "OPERATIONS_AT_ONCE", 50)
     for address, monitor, method in ((url, None, "ops"), (str(tmp_path / "beside.db"), ARL, "tops")):
         with desk(address, monitor=monitor, method=method) as service:
             serve(service, kind, 200)

@@ -221,6 +221,18 @@ def moments(items: Iterator[Logged]) -> Iterator[list[Logged]]:
         yield from pieces(together)
 
 
+def pieces_of_moments(items: Iterator[Logged]) -> Iterator[list[Logged]]:
+    """Some at a time, and those of a moment together."""
+    piece: list[Logged] = []
+    for moment in moments(items):
+        piece += moment
+        if len(piece) >= OPERATIONS_AT_ONCE:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
 # ---- one stream ---------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +304,19 @@ class Play:
         if self._keeps_all:
             self._note(made)
         return made
+
+    def feed_moments(self, part: list[Logged]) -> list[ReplayedEvent]:
+        """The same with the alarms of each moment. Where there are none, all of it is done at once."""
+        if self.replayed.shape.groups is None:  # a table is changed in place
+            queue, before = self.replayed.queue, (self.replayed, self.open, self.alarms, self._said, self._is_raw)
+            self.replayed = replace(self.replayed, queue=None if queue is None else queue.copy(), changed=[])
+            self.open, self.alarms, self._said = dict(self.open), [], dict(self._said)
+            made = self.feed(part)
+            if not self.alarms:
+                self.alarms = before[2]
+                return made
+            self.replayed, self.open, self.alarms, self._said, self._is_raw = before  # once more, in small steps
+        return [event for moment in moments(iter(part)) for event in self.feed(moment)]
 
     def _note(self, made: list[ReplayedEvent]) -> None:
         """What the method says of events whose outcome the monitor has still to read."""
@@ -563,16 +588,18 @@ def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
     play = Play(model, replace(stream, watched_from=watched_from), keeps_all=is_watched, gives_up=is_watched)
     base_cells: list[StoredCell] | None = None  # None: as they were
     is_based = stream.base_seq == 0
-    for part in moments(log.of(stream)) if is_watched else pieces(log.of(stream)):
+    for part in pieces_of_moments(log.of(stream)) if is_watched else pieces(log.of(stream)):
         for event in part:
             structure.see(event)
         made = play.feed([event for event in part if event.number < stream.base_seq])
         later = [event for event in part if event.number >= stream.base_seq]
         if later and not is_based:
             base, is_based, base_cells = _new_base(model, stream, play.replayed), True, play.cells
-        made += play.feed(later)
-        if receipts := [(receipt, stream.number, event.nth) for event, _, receipt, *_ in made if _needs(stream, event)]:
-            connection.run_many("UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?", receipts)
+        made += play.feed_moments(later) if is_watched else play.feed(later)
+        connection.run_many(
+            "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
+            [(receipt, stream.number, event.nth) for event, _, receipt, *_ in made if _needs(stream, event)],
+        )
         step(len(part))
     if not is_based or play.replayed.state is None:
         base, base_cells = _new_base(model, stream, play.replayed), play.cells
