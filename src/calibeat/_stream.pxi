@@ -208,6 +208,44 @@ cdef class Forecast:
     def __rpow__(self, other, modulo):
         return PyNumber_Power(other, self.probability, modulo)
 
+    def __floordiv__(self, other):
+        return PyNumber_FloorDivide(self.probability, _plain(other))
+
+    def __rfloordiv__(self, other):
+        return PyNumber_FloorDivide(other, self.probability)
+
+    def __mod__(self, other):
+        return PyNumber_Remainder(self.probability, _plain(other))
+
+    def __rmod__(self, other):
+        return PyNumber_Remainder(other, self.probability)
+
+    def __divmod__(self, other):
+        return PyNumber_Divmod(self.probability, _plain(other))
+
+    def __rdivmod__(self, other):
+        return PyNumber_Divmod(other, self.probability)
+
+    def __int__(self):
+        return int(self.probability)
+
+    def __trunc__(self):
+        return int(self.probability)
+
+    @property
+    def real(self):
+        """The probability, as of any real number."""
+        return self.probability
+
+    @property
+    def imag(self):
+        """0, as of any real number."""
+        return 0.0
+
+    def conjugate(self):
+        """The probability, as of any real number."""
+        return self.probability
+
     def __neg__(self):
         return -self.probability
 

@@ -158,8 +158,13 @@ UNARY: list[Callable[[Any], Any]] = [
     complex,
     math.sqrt,
     math.log,
+    int,
     math.floor,
     math.ceil,
+    math.trunc,
+    lambda x: x.real,
+    lambda x: x.imag,
+    lambda x: x.conjugate(),
     math.isfinite,
     lambda x: f"{x:.1%} {x:8.3f} {x:g}",
     lambda x: format(x, ".2e"),
@@ -181,6 +186,16 @@ def test_what_is_done_to_numbers(number: float) -> None:
                 result, wanted = do(forecast, other), do(number, other)
                 assert result == wanted and type(result) is type(wanted)
             assert do(other, forecast) == do(other, number) if number else True
+    for do in (operator.floordiv, operator.mod, divmod):
+        for other in (0.5, 3, Fraction(1, 3), np.float64(0.7)):
+            result, wanted = do(forecast, other), do(number, other)
+            assert result == wanted and type(result) is type(wanted)
+            assert do(other, forecast) == do(other, number) if number else True
+        for thing in (None, "x"):
+            with pytest.raises(TypeError):
+                do(forecast, thing)
+            with pytest.raises(TypeError):
+                do(thing, forecast)
     for do in binary[:3]:
         assert do(forecast, forecast) == do(number, number)
     assert pow(forecast, 2) == number**2

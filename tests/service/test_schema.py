@@ -53,6 +53,14 @@ def test_a_store_of_another_version_is_refused(old: Path) -> None:
         open_store(str(old))
 
 
+def test_a_store_that_lacks_a_table_is_refused(old: Path) -> None:
+    connection = SqliteConnection(old)
+    connection.run("DROP TABLE body")
+    connection.close()
+    with pytest.raises(SnapshotMismatch, match="store must have the table body, got none - at "):
+        open_store(str(old))
+
+
 def test_tables_that_cannot_be_made_leave_an_empty_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "new.db"
     monkeypatch.setattr(schema, "_TABLES", (*schema._TABLES, "this is no SQL"))

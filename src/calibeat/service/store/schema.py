@@ -95,6 +95,7 @@ _TABLES = (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
             revoked {float}, streams TEXT NOT NULL DEFAULT '[]', expires {float}, rate {whole}, used {float})""",
 )
+_NAMES = {statement.split()[2] for statement in _TABLES if statement.startswith("CREATE TABLE")}
 
 
 class Connection(Protocol):
@@ -117,7 +118,7 @@ def create_tables(connection: Connection, where: str) -> bool:
 
     Raises
     ------
-    SnapshotMismatch : the store is of another version, or the database is not one of calibeat.
+    SnapshotMismatch : the store is of another version or lacks a table, or the database is not one of calibeat.
     """
     present = version_of(connection, where)
     if present == 0:
@@ -127,6 +128,10 @@ def create_tables(connection: Connection, where: str) -> bool:
     elif present != VERSION:
         raise SnapshotMismatch(
             f"store must be of version {VERSION}, got version {present} - at {where}: use the calibeat that made it"
+        )
+    elif missing := _NAMES - connection.tables():
+        raise SnapshotMismatch(
+            f"store must have the table {min(missing)}, got none - at {where}: use the calibeat that made it"
         )
     return present == 0
 
