@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 WINDOW = 60  # requests without an answer
+LAST = 300  # answers that are heard in peace, so that a slow machine has some of everything, too
 
 
 # ---- the worker -----------------------------------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def run(
         alive[victim] = start()
         for request in list(clients.waiting.values()):  # the same ids once more
             alive[moments.randrange(workers)].send(request)
-    _work(clients, alive, 0.3)
+    _work(clients, alive, 0.3, least=LAST)
     for worker in alive:
         status = worker.stop()
         if status:
@@ -325,10 +326,11 @@ def run(
     return clients
 
 
-def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
+def _work(clients: Clients, alive: list[Worker], seconds: float, least: int = 1) -> None:
+    """For so many seconds, and until so many answers were heard."""
     end = time.monotonic() + seconds
     heard = 0
-    while heard == 0 or time.monotonic() < end:
+    while heard < least or time.monotonic() < end:
         while len(clients.waiting) < WINDOW:
             request = clients.request()
             alive[request[0] % len(alive)].send(request)
