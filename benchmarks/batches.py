@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import thread_time, time
+from time import monotonic, thread_time, time
 from typing import Any
 
 import msgspec
@@ -34,6 +34,7 @@ from calibeat.service.plan import Plan
 from calibeat.service.store import open_reader
 from calibeat.service.store.queries import overview, view
 from calibeat.service.store.sqlite import SqliteStore
+from calibeat.service.unwritten import Unwritten
 from calibeat.service.wire import (
     ForecastAnswer,
     ForecastAnswers,
@@ -56,7 +57,9 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "streams read": [(SqliteStore, "streams")],
     "plan": [(Plan, "take")],
     "fold": [(Model, "fold")],
-    "roll-ups": [(Plan, "_add_rollups")],
+    "roll-ups": [(Unwritten, "finish")],
+    "added to others": [(Unwritten, "add"), (Unwritten, "keep")],
+    "journal": [(SqliteStore, "note"), (SqliteStore, "clear_journal"), (engine_module, "packed")],
     "finish": [(Plan, "finish")],
     "notices": [(Engine, "_hear")],
     "rows": [(engine_module, "rows_of")],
@@ -132,10 +135,11 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | N
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         engine = Engine.open(f"{folder}/calibeat.db", settings)
         engine.listen()
-        process = engine.process
+        engine.may_defer = True
+        process, write = engine.process, engine.write_in_time
         if spent is not None:
             stack.enter_context(spent.watching())
-            process = spent.timed("rest", engine.process)
+            process, write = spent.timed("rest", engine.process), spent.timed("rest", engine.write_in_time)
         read_f, read_o, encode = (
             (read_forecasts, read_outcomes, _encoded)
             if spent is None
@@ -156,6 +160,7 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | N
             queue += [(None, read_o(body, 10_000).events) for body in told]
             for (_, answer), (_, events) in zip(process(queue), queue, strict=True):
                 encode(events, answer)
+            write(monotonic())
             if group >= 10:
                 total += thread_time() - begun
         engine.store.close()
@@ -257,6 +262,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
     """Rows of the table, as the store grows."""
     engine = Engine.open(str(path), SETTINGS["notice"])
     engine.listen()
+    engine.may_defer = True
     marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
     spent, first, rng = list[float](), 0.0, np.random.default_rng(0)
     groups = count // AT_ONCE
@@ -271,6 +277,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
             queue.append((None, [OutcomeEvent(_stream(i, names), f"a3f9-{i}", i * 31 % 97 % 2) for i in old]))
         begun = thread_time()
         engine.process(queue)
+        engine.write_in_time(monotonic())
         spent.append((thread_time() - begun) / sum(len(each) for _, each in queue))
         if group + 1 in marks:
             now = 1e6 * float(np.median(spent[-WINDOW:]))
@@ -285,6 +292,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
                 f"{size:.0f}",
             ]
             yield sign
+    engine.write_out()
     while engine._unranked:
         engine.rank()
     engine.store.close()

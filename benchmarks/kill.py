@@ -6,7 +6,8 @@ Clients send batches of forecasts, and late, doubled and contradicting outcomes,
 and with groups. In half of the streams they also correct and retract outcomes, forget events, freeze, resume, pass
 through and reset. They hang up before some answers, send again what was not answered, and remember what they were told.
 At the end the store must hold all of it and nothing that was forgotten, its state must be that of a replay, bit for
-bit, and each forecast of the other half that of the library in the order of the log.
+bit, and each forecast of the other half that of the library in the order of the log. "unwritten" are the kills after
+which the journal had groups that were in no other table yet.
 
 ``python -m benchmarks.kill --kills 200 --faults 60`` says how many; ``python -m benchmarks kill`` does as many as this.
 """
@@ -32,7 +33,19 @@ SHAPES = {
 MOST = (5, 50)  # events in a request: small ones for every other method, large ones for the rest
 KILLS, FAULTS = 200, 60
 HEAD = (
-    *("store", "method", "batch", "faults", "s each", "forecasts", "outcomes", "repeats", "sent again", "hung up"),
+    *(
+        "store",
+        "method",
+        "batch",
+        "faults",
+        "s each",
+        "unwritten",
+        "forecasts",
+        "outcomes",
+        "repeats",
+        "sent again",
+        "hung up",
+    ),
     *(
         "corrected",
         "forgotten",
@@ -94,7 +107,7 @@ def run(kills: int, faults: int, methods: tuple[str, ...] = METHODS, seed: int =
 
 
 def _row(name: str, method: str, most: int, count: int, seconds: float, sent: Any, found: Any) -> list[str]:
-    counted = [found[each] for each in ("forecasts", "outcomes", "repeats")]
+    counted = [found[each] for each in ("unwritten", "forecasts", "outcomes", "repeats")]
     counted += [sent[each] for each in ("sent again", "hung up")]
     counted += [found["corrected"], found["forgotten"], found["controls"] - found["forgotten"]]
     counted += [found[each] for each in ("lost", "doubled", "changed", "differ")]

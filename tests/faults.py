@@ -235,7 +235,7 @@ class Load:
     """Clients who keep services busy, and send again what was not answered."""
 
     def __init__(self, nursery: Nursery, arguments: list[str], services: int, clients: kills.Clients) -> None:
-        self.clients, self._nursery, self._arguments = clients, nursery, arguments
+        self.clients, self._nursery, self._arguments, self.url = clients, nursery, arguments, arguments[1]
         self.dice = random.Random(clients.seed + 1)  # noqa: S311 - a test
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._sent: dict[int, float] = {}  # ticket -> when
@@ -313,6 +313,7 @@ class Load:
 def kill_service(load: Load, _: Any) -> None:
     """SIGKILL of one service."""
     load.dice.choice(load.services).end(signal.SIGKILL)
+    load.clients.unwritten += kills.has_journal(load.url)
 
 
 def kill_server(load: Load, server: Any) -> None:

@@ -10,6 +10,7 @@ import json
 import queue
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import time
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -176,6 +177,7 @@ class Clients:
     answered: dict[int, list[Any]] = field(default_factory=dict)  # and with one; a request sent twice may get two
     wrong: list[str] = field(default_factory=list)
     repeats: int = 0
+    unwritten: int = 0  # kills after which the journal had groups that were in no other table
     _tickets: int = 0
     _ids: int = 0
 
@@ -311,6 +313,7 @@ def run(
         victim = moments.randrange(workers)
         _work(clients, alive, moments.uniform(0.02, 0.4))
         alive[victim].kill()
+        clients.unwritten += has_journal(url)
         drain(clients, alive[victim])
         alive[victim] = start()
         for request in list(clients.waiting.values()):  # the same ids once more
@@ -324,6 +327,14 @@ def run(
     if clients.waiting:
         clients.wrong.append(f"{len(clients.waiting)} requests were never answered")
     return clients
+
+
+def has_journal(url: str) -> bool:
+    """Whether a process that was killed had answered what is in no table yet, except the journal."""
+    if "://" in url:
+        return False
+    with closing(sqlite3.connect(url)) as file:
+        return bool(file.execute("SELECT 1 FROM journal LIMIT 1").fetchall())
 
 
 def _work(clients: Clients, alive: list[Worker], seconds: float, least: int = 1) -> None:
@@ -407,6 +418,7 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
         "forecasts": len(clients.told),
         "outcomes": len(clients.acknowledged),
         "repeats": clients.repeats,
+        "unwritten": clients.unwritten,
         "lost": len(lost) + len(lost_outcomes),
         "doubled": len(doubled) + len(events) - len(stored),
         "changed": len(changed) + len(contradicted),

@@ -20,6 +20,7 @@ def test_ten_kills_lose_nothing(tmp_path: Path, method: str, most: int) -> None:
     found = kills.compare(clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert found["forecasts"] > 50 and found["outcomes"] > 20 and found["repeats"] > 10
+    assert found["unwritten"] > 0
 
 
 def test_kills_lose_nothing_of_streams_of_all_shapes(url: str) -> None:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -48,7 +48,7 @@ from .notices import (
     due_at,
     note_downtime,
 )
-from .plan import Answer, Plan, Request
+from .plan import Answer, Known, Plan, Request
 from .store import Store, StoreBusy, open_connection, open_store, queries, reading
 from .store.schema import Connection, get_meta, set_meta
 from .store.types import (
@@ -66,6 +66,7 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
+from .unwritten import JournalRow, Unwritten, checksum, packed, settings_text, unpacked
 from .watch import NOTICED
 
 if TYPE_CHECKING:
@@ -80,6 +81,9 @@ AGED_AT_ONCE = 1000  # events that expire or mature in one group
 OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
+MOST_UNWRITTEN = 20_000  # operations that may be in the journal alone
+UNWRITTEN_SECONDS = 0.5  # that the first of them may be, and
+QUIET_SECONDS = 0.02  # if nothing else comes
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
@@ -176,6 +180,10 @@ class Engine:
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}  # the one used last at the end
         self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
+        self._unwritten = Unwritten()
+        self.may_defer = False  # whether groups may wait in the journal, where nobody else writes the store
+        self._settings_text = settings_text(settings)
+        self._to_tell: list[threading.Event] = []  # who waits until nothing is unwritten
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -218,6 +226,7 @@ class Engine:
         """
         store = open_store(store_url)
         try:
+            follow_journal(store)
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
             engine._url, engine.method_name = store_url, method
@@ -232,7 +241,7 @@ class Engine:
 
     def start(self, deliver: Deliver) -> None:
         """Start the thread; `deliver` is called on it once for each committed group, with (ticket, answer) pairs."""
-        self._deliver = deliver
+        self._deliver, self.may_defer = deliver, not self.store.is_server
         self.listen()
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
@@ -262,6 +271,18 @@ class Engine:
             self._events += len(events)
             self.counters.queued = self._events
             self._wake.notify()
+
+    def show(self) -> None:
+        """Wait until everything that was answered can be read in the tables."""
+        if not self._unwritten:
+            return
+        written = threading.Event()
+        with self._wake:
+            if self._stopping:
+                return
+            self._to_tell.append(written)
+            self._wake.notify()
+        written.wait()
 
     def hurry(self) -> None:
         """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
@@ -303,13 +324,17 @@ class Engine:
             self._refuse_forgetting()
             if not self.is_away:
                 self._guard(self._finish)
+            self._tell_written()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
+            self._tell_written()
             self.on_failure(f"the store could not be written: {error}")
 
     def _keep_house(self, *, is_idle: bool) -> None:
         """What is done now and then between groups."""
         now = time.monotonic()
+        self.write_in_time(now, is_idle=is_idle)
+        self._tell_written()
         if self._unranked and (is_idle or now >= self._next_rank):
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
@@ -325,7 +350,7 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
+                if self._to_tell or (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
                     return []
                 if self._wake.wait(self._idle()):
                     continue
@@ -390,6 +415,7 @@ class Engine:
         self.is_away = True
         if self._left is None:
             self._left = self.clock()
+        self._unwritten = Unwritten()
         self._streams.clear()
         self._tables.clear()
         self._resuming.clear()
@@ -441,6 +467,8 @@ class Engine:
 
     def _finish(self) -> None:
         """The last thing before the end."""
+        with suppress(StoreBusy):  # the next start does it
+            self.write_out()
         self._beat()
         self.rank()
         if not self._unranked:
@@ -461,48 +489,131 @@ class Engine:
         if requests and is_control(requests[0]):
             (request,) = requests
             return self._control(*request)
+        if self._unwritten and (self._resuming or self._is_age_due()):
+            self.write_out()  # the tables are asked what is to be done
         now, store = self.clock(), self.store
         store.begin()
-        aged, resumed = self._come_of_age(now)
-        asked = [event for _, events in requests for event in events if type(event) is not InvalidEvent]
+        passed = Passed(*self._come_of_age(now), self._overdue(now))
+        plan = self._learn(requests, now, passed)
+        started = time.perf_counter()
+        if not plan.changes:
+            store.rollback()
+        else:
+            self._unwritten.add(plan)
+            if self._may_wait(plan, requests, passed):
+                store.note(JournalRow(now, self._settings_text, packed(requests), checksum(plan.forecasts)))
+                store.commit()
+                self._unwritten.keep(plan, time.monotonic())
+            else:
+                self._write()
+                self._note(plan)
+            self.counters.commit_seconds.add(time.perf_counter() - started)
+        for number in passed.resumed:
+            self._resuming.pop(number, None)
+        self._drop_unused(plan.names)
+        self.counters.count(plan, sum(len(events) for _, events in requests))
+        if plan.changes.alarms and self.on_alarm is not None:
+            self._tell(self.on_alarm, plan.changes.alarms)
+        return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
+
+    def _learn(self, requests: list[Request], now: float, passed: Passed) -> Plan:
+        """What a group does to the streams in memory, and has still to be written."""
+        store, asked = self.store, [e for _, events in requests for e in events if type(e) is not InvalidEvent]
         names = {event.stream for event in asked}
-        names.update(name for name, _ in aged)
-        names.update(resumed.values())
-        overdue = self._overdue(now)
-        names.update(overdue.values())
+        names.update(name for name, _ in passed.aged)
+        names.update(passed.resumed.values())
+        names.update(passed.overdue.values())
         if loaded := store.streams(names, self._streams):
             self._load(loaded)
         streams = self._streams
         # Another process may have renamed one since: then it is done in the next group.
-        aged = [(name, record) for name, record in aged if _is(streams.get(name), record.stream)]
-        resumed = {number: name for number, name in resumed.items() if _is(streams.get(name), number)}
+        aged = [(name, record) for name, record in passed.aged if _is(streams.get(name), record.stream)]
+        passed.resumed = {number: name for number, name in passed.resumed.items() if _is(streams.get(name), number)}
         ids = {(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None}
         ids.update((record.stream, record.id) for _, record in aged)
-        plan = Plan(self.settings, streams, store.known(ids) if ids else {}, now, self.model.method, live=self.is_live)
-        plan.age(aged, [streams[name] for name in resumed.values()])
-        asked_of = [plan.ask(state) for state in self._still_overdue(overdue, now)]
+        plan = Plan(self.settings, streams, self._known(ids), now, self.model.method, live=self.is_live)
+        plan.names = names
+        plan.age(aged, [streams[name] for name in passed.resumed.values()])
+        asked_of = [plan.ask(state) for state in self._still_overdue(passed.overdue, now)]
         for _, events in requests:
             plan.take(events)
         if plan.begun:
             plan.number_streams(store.create(list(plan.begun)))
             self._streams.update(plan.begun)
-        changes = self._fold(plan, now, asked_of)
-        started = time.perf_counter()
-        if changes:
-            store.write(rows_of(changes))
-            store.commit()
-            self.counters.commit_seconds.add(time.perf_counter() - started)
-            self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
-            self._note(plan)
-        else:
-            store.rollback()
-        for number in resumed:
-            del self._resuming[number]
-        self._drop_unused(names)
-        self.counters.count(plan, sum(len(events) for _, events in requests))
-        if changes.alarms and self.on_alarm is not None:
-            self._tell(self.on_alarm, changes.alarms)
-        return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
+        self._fold(plan, now, asked_of)
+        return plan
+
+    # ---- groups that are answered and not in their tables yet: see `unwritten` --------------------------------------
+
+    def _may_wait(self, plan: Plan, requests: list[Request], passed: Passed) -> bool:
+        """Whether a group may be in the journal alone, for now.
+
+        Not if it does more than it was asked, such as to draw the secret of a new shape; or if somebody else has to
+        read what it does: alarms, and corrections, which are replayed from the tables. And not if its client sends a
+        request, waits, and sends the next.
+        """
+        changes = plan.changes
+        return (
+            self.may_defer
+            and (bool(self._unwritten) or len(requests) > 1 or bool(self._waiting))
+            and not (passed.aged or passed.resumed or passed.overdue)
+            and not (changes.shaped or changes.forgotten or changes.alarms or changes.ended or changes.corrections)
+            and not (self.reworks or self.store.has_corrections)
+            and len(self._tables) <= MOST_TABLES
+        )
+
+    def _known(self, ids: set[tuple[int, str]]) -> Known:
+        """The events of these ids that are there already."""
+        known = self._unwritten.known(ids)
+        rest = ids - known.keys() if known else ids
+        return known | self.store.known(rest) if rest else known
+
+    def _write(self) -> None:
+        """Write and commit everything that is unwritten, inside a group."""
+        changes = self._unwritten.finish()
+        self.store.write(rows_of(changes))
+        if self._unwritten:
+            self.store.clear_journal()
+        self.store.commit()
+        self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
+        self._unwritten = Unwritten()
+
+    def write_out(self) -> None:
+        """The tables follow the journal."""
+        if self._unwritten:
+            self.store.begin()
+            self._write()
+            self._drop_unused(set())
+
+    def write_in_time(self, now: float, *, is_idle: bool = False) -> None:
+        """The same if there is time, or it is much, or somebody waits for it."""
+        behind = self._unwritten
+        is_old = now >= behind.since + UNWRITTEN_SECONDS
+        if behind and (is_idle or is_old or behind.size >= MOST_UNWRITTEN or self._to_tell):
+            with suppress(StoreBusy):  # later again: the journal has it
+                self._guard(self.write_out)
+
+    def _tell_written(self) -> None:
+        """Nothing is unwritten any more."""
+        if self._to_tell:
+            with self._wake:
+                waiting, self._to_tell = self._to_tell, []
+            for written in waiting:
+                written.set()
+
+    def do_again(self, groups: list[Any]) -> None:
+        """Do the groups of the journal once more, on the streams as the tables have them."""
+        if groups and self._listener is not None:
+            self._downtimes = downtimes(self.store.connection, groups[0][0])
+        for now, _, requests, told in groups:
+            plan = self._learn(unpacked(bytes(requests)), now, Passed([], {}, {}))
+            if checksum(plan.forecasts) != told:
+                raise SnapshotMismatch(
+                    "journal of the store must give the forecasts that were told, got others - start the calibeat that "
+                    "has written it once, and stop it"
+                )
+            self._unwritten.add(plan)
+            self._unwritten.keep(plan, time.monotonic())
 
     def _load(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store."""
@@ -536,6 +647,8 @@ class Engine:
             if state.table is not None:
                 self._tables.pop(name, None)
                 self._tables[name] = None
+        if self._unwritten:  # some are ahead of the store
+            return
         if len(streams) > MOST_STREAMS:  # many at once: to look for the first one passes all that are gone
             kept = max(len(names), MOST_STREAMS * 3 // 4)
             for name in list(islice(streams, len(streams) - kept)):
@@ -545,7 +658,7 @@ class Engine:
             del self._tables[oldest]
             self._streams.pop(oldest, None)
 
-    def _fold(self, plan: Plan, now: float, overdue: list[int]) -> Changes:
+    def _fold(self, plan: Plan, now: float, overdue: list[int]) -> None:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
         before = sum(state.alarms for state in touched)
@@ -554,14 +667,11 @@ class Engine:
             columns = asked.slots, asked.scores, asked.outcomes, asked.own, asked.receipts
             made = self.model.fold(touched, *columns, plan.given_up, asked.given)
         changes = plan.finish(made)
-        for state in touched:
-            state.version += 1
         changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
         if self._listener is not None and (plan.arrivals.slots or overdue):
             self._hear(plan, touched, now, overdue)
         if touched:
             changes.totals["alarms"] = sum(state.alarms for state in touched) - before
-        return changes
 
     # ---- what is noticed without outcomes: see `notices` ------------------------------------------------------------
 
@@ -663,7 +773,10 @@ class Engine:
         if not new:
             return None
         streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, what))[0]
-        silent, total = new + streams, int(queries.stored_totals(self.store.connection)["streams"])
+        total = int(
+            queries.stored_totals(self.store.connection)["streams"] + self._unwritten.changes.totals.get("streams", 0)
+        )
+        silent = new + streams
         if silent < FEWEST or silent <= SHARE * total:
             return None
         return "" if paged else f"upstream: {silent} of {total} streams within an hour"
@@ -697,6 +810,7 @@ class Engine:
     def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
         """A control, as a group of its own."""
         (control,) = events
+        self.write_out()
         now, store = self.clock(), self.store
         store.begin()
         names = {control.stream, control.to} - {""}
@@ -875,6 +989,8 @@ class Engine:
             return AWAY_SECONDS
         if self._resuming or self._deleting:
             return 0.0
+        if self._unwritten:
+            return QUIET_SECONDS
         if self._unranked:
             return queries.QUIET_SECONDS
         waits = [AGE_SECONDS] if self._has_ages else []
@@ -922,6 +1038,18 @@ class Engine:
         self.store.rollback()
         self._streams.clear()
         self._tables.clear()
+        self._unwritten = Unwritten()
+        if self.may_defer:
+            self.do_again(self.store.journal())
+
+
+@dataclass
+class Passed:
+    """What happens because time has passed."""
+
+    aged: list[tuple[str, Record]]  # outcomes that are learnt now, and forecasts that are given up: (stream, event)
+    resumed: dict[int, str]  # streams of which nothing waits any more, and
+    overdue: dict[int, str]  # those of which something should have come by now: numbers and names
 
 
 @dataclass(frozen=True)
@@ -970,6 +1098,24 @@ def _is(state: StreamState | None, number: int) -> bool:
 def is_control(request: tuple[Any, Any]) -> bool:
     """Whether a request is something that is done to a stream."""
     return bool(request[1]) and type(request[1][0]) is Control
+
+
+def follow_journal(store: Store) -> None:
+    """Do what a process that was killed had answered and not yet written, with the settings that it had."""
+    groups = store.journal()
+    if not groups:
+        return
+    meta, settings = get_meta(store.connection), EngineSettings(**json.loads(groups[0][1]))
+    check_described(meta)
+    engine = Engine(store, settings, Model.named(meta["method"], int(meta["seed"]), settings.monitor))
+    engine.do_again(groups)
+    engine.write_out()
+
+
+def recover(url: str) -> None:
+    """The same for a store that nobody uses."""
+    with closing(open_store(url)) as store:
+        follow_journal(store)
 
 
 @contextmanager

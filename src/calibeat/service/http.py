@@ -344,7 +344,8 @@ class Service:
 
     def open(self, engine: Engine, tokens: TokenBook) -> None:
         """The store is there: from now on events are taken."""
-        self.endpoints.engine, self.reads.counters, self.tokens = engine, engine.counters, tokens
+        self.endpoints.engine, self.tokens = engine, tokens
+        self.reads.open(engine)
         self.is_starting = False
 
     @property

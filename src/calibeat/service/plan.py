@@ -21,7 +21,7 @@ from calibeat.errors import InvalidInput
 from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
 from .model import Folded
 from .notices import LIVE, GroupArrivals
-from .rollups import Rollups, class_losses
+from .rollups import class_losses
 from .shape import PLAIN, Answered, Shape
 from .store.types import (
     ASSUMED,
@@ -38,7 +38,6 @@ from .store.types import (
     Correction,
     Record,
     StreamState,
-    weighted,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +98,8 @@ class Plan:
         self.operations, self.changes = GroupColumns(), Changes()
         self.arrivals = GroupArrivals()  # for the notices
         self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
+        self.forecasts: list[float] = []  # what was told: see `finish`
+        self.names: set[str] = set()  # of the streams that it is about
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: Known = {}
         self._started = 0  # streams that have their first event
@@ -319,7 +320,7 @@ class Plan:
             if self._settings.notice:
                 self._arrive(state, self._slot(state), time, nan, time - record.time)
             return self._settle(state, record)
-        self._touch(record)
+        self._touch(record, state)
         return "corrected"
 
     # ---- what happens to an event -----------------------------------------------------------------------------------
@@ -401,12 +402,11 @@ class Plan:
         self.expired += 1
         self._touch(record, state)
 
-    def _touch(self, record: Record, state: StreamState | None = None) -> None:
+    def _touch(self, record: Record, state: StreamState) -> None:
         """The record is written, and its stream."""
         if not record.is_new:
             self._settled[record.stream, record.id] = record
-        if state is not None:
-            self._slot(state)
+        self._slot(state)
 
     def _reject(self, reason: Any) -> Any:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
@@ -415,9 +415,9 @@ class Plan:
     # ---- after the fold ---------------------------------------------------------------------------------------------
 
     def finish(self, folded: Folded) -> Changes:
-        """Put in what the fold has answered, in the order of the operations -> all that is to be written."""
+        """Put in what the fold has answered, in the order of the operations -> what has changed."""
         made, streams, forecasts = iter(folded.receipts), list(self.changes.streams.values()), folded.forecasts
-        changes, asked = self.changes, self.operations
+        changes, asked, self.forecasts = self.changes, self.operations, forecasts
         for at, (named, issued) in folded.classes.items():
             record = asked.records[at]
             record.named, record.issued = named, issued
@@ -436,44 +436,11 @@ class Plan:
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
                 record.receipt = receipt if record.status in {PENDING, HELD, WAITING} else None
         changes.said = [(record.stream, record.nth, *said) for record, *said in changes.said]
-        self._add_rollups(streams)
         for state in streams:
             if state.changed:
                 changes.cells += [(state.number, 0, *cell) for cell in state.changed]
                 state.changed = []
         changes.settled = list(self._settled.values())
-        return changes
-
-    def _add_rollups(self, streams: list[StreamState]) -> None:
-        """The sums of the streams and the hourly roll-ups."""
-        changes, records, now = self.changes, self.operations.records, self._now
-        if not streams:
-            return
-        outcomes, losses = of_named_classes(records, self.operations.outcomes)
-        added = Rollups(
-            slots=self.operations.slots,
-            times=[r.time for r in records],
-            scores=[r.score for r in records],
-            forecasts=[r.forecast for r in records],
-            outcomes=outcomes,
-            losses=losses,
-            ages=[(r.outcome_time or now) - r.time for r in records],
-            numbers=[state.number for state in streams],
-            sums=[state.sums for state in streams],
-        )
-        changes.rollups = added.rollups
-        error = raw_error = 0.0
-        judged = 0
-        # Forecasts change neither the sums nor the errors of a stream.
-        for state, sums, errors in zip(streams, added.sums, added.errors, strict=True) if self.learnt else ():
-            before = state.weighted
-            if before[2] != state.outcomes:  # it has learnt
-                after = state.weighted = weighted(*errors, state.outcomes)
-                error += after[0] - before[0]
-                raw_error += after[1] - before[1]
-                judged += after[2] - before[2]
-            state.sums, (state.error, state.raw_error) = sums, errors
-        raw_log_loss, log_loss = added.losses
         changes.totals = {
             "streams": self._started,
             "events": len(changes.inserted),
@@ -481,13 +448,8 @@ class Plan:
             "pending": self.pending,
             "held": self.held - self.matured,
             "expired": self.expired,
-            "alarms": 0,  # the monitors know them
-            "judged": judged,
-            "raw_log_loss": raw_log_loss,
-            "log_loss": log_loss,
-            "error": error,
-            "raw_error": raw_error,
         }
+        return changes
 
     def answer(self, at: int) -> Answer:
         """The answer to a request, once everything is on the disk."""

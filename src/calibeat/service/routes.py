@@ -76,6 +76,7 @@ from .wire import (
 )
 
 if TYPE_CHECKING:
+    from .engine import Engine
     from .http import Service
 
 log = logging.getLogger("calibeat.service")
@@ -108,6 +109,7 @@ class ReaderThread:
 
     def __init__(self, store: str, name: str) -> None:
         self._store = store
+        self.before: Callable[[], None] = lambda: None  # is called before every question
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._reader: Reader | None = None
         self._lock = threading.Lock()
@@ -145,6 +147,7 @@ class ReaderThread:
                 raise _stopping()
             self._running = question
         try:
+            self.before()
             was_open = self._reader is not None
             if self._reader is None:
                 self._reader = open_reader(self._store)
@@ -215,6 +218,10 @@ class StoreReaders:
         self._pages = ReaderThread(store, "calibeat-reader")
         self._probe = ReaderThread(store, "calibeat-probe")
         self._boot = secrets.token_hex(4)  # versions of another process say nothing here
+
+    def open(self, engine: Engine) -> None:
+        """From now on an engine writes the store. What it has answered is there before a question is."""
+        self.counters, self._pages.before = engine.counters, engine.show
 
     async def ask(self, question: Callable[[Reader], Any]) -> Any:
         """Ask the store something."""

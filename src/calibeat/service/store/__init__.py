@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +15,7 @@ from calibeat.errors import InvalidInput
 from .queries import Reader, recount_totals, refresh_ranking
 from .schema import create_tables, version_of
 from .sqlite import SqliteConnection, SqliteStore
-from .types import Store, StoreAway, StoreBusy
+from .types import Store, StoreAway, StoreBusy, StoreInUse
 
 __all__ = [
     "Reader",
@@ -71,9 +71,24 @@ def open_connection(url: str, *, write: bool = False) -> Any:
     return PostgresConnection(url)
 
 
+def _follow_journal(url: str) -> None:
+    """What a service has answered and not written before it was killed goes into the tables: see `unwritten`."""
+    path = sqlite_path(url)
+    if path is None or not path.exists():
+        return
+    with closing(SqliteConnection(path, read_only=True)) as connection:
+        if "journal" not in connection.tables() or not connection.all("SELECT 1 FROM journal LIMIT 1"):
+            return
+    from calibeat.service.engine import recover  # which is built on this
+
+    with suppress(StoreInUse):  # whoever uses it does it soon
+        recover(url)
+
+
 @contextmanager
 def reading(url: str) -> Iterator[Any]:
     """A connection to a store as it is at one moment, for the commands. A service may use the store meanwhile."""
+    _follow_journal(url)
     with closing(open_connection(url)) as connection:
         connection.begin_reading()
         yield connection
@@ -85,6 +100,7 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
 
     A store that is not there is an error, or is made first.
     """
+    _follow_journal(url)
     path = sqlite_path(url)
     if path is not None:
         if not create and not path.exists():
@@ -116,6 +132,7 @@ def owned_store(url: str) -> Iterator[Store]:
 
     All groups within are one transaction. It is committed at the end, or leaves the store as it was.
     """
+    _follow_journal(url)
     store = open_store(url)
     connection = store.connection
     try:

@@ -88,6 +88,10 @@ _TABLES = (
     "CREATE INDEX ranking_recent ON ranking (recent, name)",
     "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
     "CREATE INDEX ranking_state ON ranking (state, cost, pending, name)",
+    # What groups were asked that are answered and not in the other tables yet: see `unwritten`.
+    """CREATE TABLE journal (
+            number {number} PRIMARY KEY, time {float} NOT NULL, settings TEXT NOT NULL, requests {bytes} NOT NULL,
+            told {whole} NOT NULL)""",
     # When no service listened: that is no silence of the streams.
     "CREATE TABLE downtime (begun {float} NOT NULL, ended {float} NOT NULL)",
     "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",

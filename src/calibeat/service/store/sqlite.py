@@ -46,6 +46,7 @@ from .types import (
     Overtaken,
     Store,
     StoreBusy,
+    StoreInUse,
     StreamState,
     TableRow,
     assigned,
@@ -467,7 +468,7 @@ def _lock(beside: Path, path: Path) -> int:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
-        raise InvalidInput(
+        raise StoreInUse(
             f"store must be used by one service at a time, got one that another process writes - at {path}"
         ) from None
     return handle

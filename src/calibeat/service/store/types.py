@@ -60,6 +60,7 @@ SAID_COLUMNS = ("stream", "nth", "forecast", "named", "score", "issued")
 NOT_CORRECTED = -1
 CELL_COLUMNS = ("stream", "is_base", "slot", "held")
 NAME_COLUMNS = ("stream", "word", "number", "value")
+JOURNAL_COLUMNS = ("time", "settings", "requests", "told")
 TOTAL_COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
 # Of all learnt outcomes; the errors are those of the streams, times the outcomes that each stream has.
 TOTAL_SUMS = ("raw_log_loss", "log_loss", "error", "raw_error")
@@ -68,6 +69,10 @@ TOTAL_COLUMNS = (*TOTAL_COUNTS, *TOTAL_SUMS)
 
 class StoreBusy(CalibeatError):
     """Another program holds a lock that a group needs. Nothing of the group was done, and it may be tried again."""
+
+
+class StoreInUse(InvalidInput):
+    """Another process writes the store."""
 
 
 class StoreAway(InvalidInput):
@@ -276,6 +281,7 @@ def assigned(columns: tuple[str, ...], source: str) -> str:
         ("name", NAME_COLUMNS),
     )
 )
+_JOURNAL = ", ".join(JOURNAL_COLUMNS)
 INSERT_SHAPES, OR_SHAPE = (
     "INSERT INTO shape (stream, text) ",
     " ON CONFLICT (stream) DO UPDATE SET text = excluded.text",
@@ -424,6 +430,18 @@ class Store(Protocol):
             "JOIN correction c ON c.stream = e.stream AND c.nth = e.nth WHERE c.applied = 0 ORDER BY c.number",
             self.as_ids(ids),
         )
+
+    def note(self, group: tuple[float, str, bytes, int]) -> None:
+        """Put a group into the journal: see `unwritten`."""
+        self.connection.run(f"INSERT INTO journal ({_JOURNAL}) VALUES (?, ?, ?, ?)", group)  # noqa: S608
+
+    def journal(self) -> list[TableRow]:
+        """The groups that are in the journal, in order."""
+        return self.connection.all(f"SELECT {_JOURNAL} FROM journal ORDER BY number")  # noqa: S608
+
+    def clear_journal(self) -> None:
+        """Everything that is in the journal is in the tables."""
+        self.connection.run("DELETE FROM journal")
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""

@@ -1,0 +1,183 @@
+"""Groups that are answered and are not in their tables yet.
+
+To write a group into its tables takes most of its time: every event is in another stream, and so every row, sum and
+roll-up lies on another page. So an engine that alone writes its store may put what it was asked into the journal, as
+one row, and commit that. The tables follow for many groups at once: soon, and before anybody reads them. What an event
+changed twice meanwhile is written once.
+
+The journal is the truth until then. A process that finds one there, because the one before it was killed, does what is
+in it once more. It begins with the same tables and has the same clock, so it gives the same forecasts; a checksum says
+so.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from .events import CorrectionEvent, ForecastEvent, InvalidEvent, OutcomeEvent, StreamSettings
+from .plan import Known, Plan, Request, of_named_classes
+from .rollups import Rollups
+from .store.types import Changes, Record, weighted
+
+if TYPE_CHECKING:
+    from .engine import EngineSettings
+
+# What the events of a group do depends on these settings, and the next process may have others.
+SETTINGS = ("monitor", "notice", "expire", "expire_as", "mature")
+
+
+class Asked(msgspec.Struct, array_like=True, omit_defaults=True):
+    """One request, as the journal has it. What was no event is left out: it did nothing."""
+
+    forecasts: list[ForecastEvent] = []
+    outcomes: list[OutcomeEvent] = []
+    corrections: list[CorrectionEvent] = []
+    settings: list[StreamSettings] = []
+
+
+_FIELD_OF: dict[Any, int] = {ForecastEvent: 0, OutcomeEvent: 1, CorrectionEvent: 2, StreamSettings: 3}
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(list[Asked]).decode
+
+
+class JournalRow(NamedTuple):
+    """A group in the journal."""
+
+    time: float  # by the clock of the engine
+    settings: str
+    requests: bytes
+    told: int  # a checksum of the forecasts
+
+
+def packed(requests: Sequence[Request]) -> bytes:
+    """What a group was asked.
+
+    >>> [events for _, events in unpacked(packed([("a", [OutcomeEvent("paris", "e1", 1)])]))]
+    [[OutcomeEvent(stream='paris', id='e1', outcome=1, time=None, label=UNSET)]]
+    """
+    made = []
+    for _, events in requests:
+        valid = [event for event in events if type(event) is not InvalidEvent]
+        if valid:
+            made.append([*[()] * _FIELD_OF[type(valid[0])], valid])
+    return _pack(made)
+
+
+def unpacked(requests: bytes) -> list[Request]:
+    """The same, as the engine takes it."""
+    return [(None, a.forecasts or a.outcomes or a.corrections or a.settings) for a in _unpack(requests)]
+
+
+def settings_text(settings: EngineSettings) -> str:
+    """The settings that a group in the journal depends on."""
+    return msgspec.json.encode({name: getattr(settings, name) for name in SETTINGS}).decode()
+
+
+def checksum(forecasts: Iterable[float]) -> int:
+    """Of forecasts, to the last bit."""
+    return zlib.crc32(array("d", forecasts).tobytes())
+
+
+@dataclass
+class Unwritten:
+    """The changes of some groups, and the events among them that are not in the store as they are now."""
+
+    changes: Changes = field(default_factory=Changes)
+    size: int = 0  # operations
+    groups: int = 0  # that are in the journal
+    since: float = 0.0  # when the first one was added
+    _records: Known = field(default_factory=dict)
+    _settled: Known = field(default_factory=dict)
+    _learnt: bool = False
+    _asked: list[Record] = field(default_factory=list)  # the operations: their events, and
+    _outcomes: list[float] = field(default_factory=list)  # what was learnt, NaN for a forecast
+
+    def __bool__(self) -> bool:
+        return self.groups > 0
+
+    def known(self, ids: Collection[tuple[int, str]]) -> Known:
+        """Those of some events that are here."""
+        records = self._records
+        return {name: records[name] for name in ids if name in records} if records else {}
+
+    def add(self, plan: Plan) -> None:
+        """Another group, which has learnt."""
+        new, all_ = plan.changes, self.changes
+        all_.inserted += new.inserted
+        all_.streams |= new.streams
+        all_.alarms += new.alarms
+        all_.ended += new.ended
+        all_.corrections += new.corrections
+        all_.said += new.said
+        all_.shaped |= new.shaped
+        all_.cells += new.cells
+        all_.names += new.names
+        all_.forgotten += new.forgotten
+        for name, number in new.totals.items():
+            all_.totals[name] = all_.totals.get(name, 0) + number
+        self._settled.update({(record.stream, record.id): record for record in new.settled})
+        self._asked += plan.operations.records
+        self._outcomes += plan.operations.outcomes
+        self._learnt |= plan.learnt > 0
+        self.size += len(plan.operations.records)
+
+    def keep(self, plan: Plan, now: float) -> None:
+        """The group that was added is in the journal: later ones see its events here."""
+        if not self.groups:
+            self.since = now
+        self.groups += 1
+        for record in plan.changes.inserted:
+            record.operation = -1
+            self._records[record.stream, record.id] = record
+        for record in plan.changes.settled:
+            self._records[record.stream, record.id] = record
+
+    def finish(self) -> Changes:
+        """All that is to be written, with the sums of the streams and the hourly roll-ups."""
+        changes, records = self.changes, self._asked
+        changes.settled = list(self._settled.values())
+        streams = list(changes.streams.values())
+        for state in streams:
+            state.version += 1
+        if not records:
+            return changes
+        places = {state.number: place for place, state in enumerate(streams)}
+        outcomes, losses = of_named_classes(records, self._outcomes)
+        added = Rollups(
+            slots=[places[r.stream] for r in records],
+            times=[r.time for r in records],
+            scores=[r.score for r in records],
+            forecasts=[r.forecast for r in records],
+            outcomes=outcomes,
+            losses=losses,
+            ages=[0.0 if r.outcome_time is None else r.outcome_time - r.time for r in records],
+            numbers=[state.number for state in streams],
+            sums=[state.sums for state in streams],
+        )
+        changes.rollups = added.rollups
+        error = raw_error = 0.0
+        judged = 0
+        # Forecasts change neither the sums nor the errors of a stream.
+        for state, sums, errors in zip(streams, added.sums, added.errors, strict=True) if self._learnt else ():
+            before = state.weighted
+            if before[2] != state.outcomes:  # it has learnt
+                after = state.weighted = weighted(*errors, state.outcomes)
+                error += after[0] - before[0]
+                raw_error += after[1] - before[1]
+                judged += after[2] - before[2]
+            state.sums, (state.error, state.raw_error) = sums, errors
+        raw_log_loss, log_loss = added.losses
+        changes.totals |= {
+            "judged": judged,
+            "raw_log_loss": raw_log_loss,
+            "log_loss": log_loss,
+            "error": error,
+            "raw_error": raw_error,
+        }
+        return changes
