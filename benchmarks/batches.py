@@ -236,7 +236,7 @@ def over_http(*, quick: bool) -> None:
 # ---- growth ---------------------------------------------------------------------------------------------------------
 
 STEPS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the events, after which it is measured
-WINDOW = 10  # groups that a measurement is made of
+WINDOW = 30  # groups that a measurement is made of: some of them also write what others have left
 AT_ONCE = 2_000  # forecasts in a group
 
 
@@ -280,7 +280,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
         engine.write_in_time(monotonic())
         spent.append((thread_time() - begun) / sum(len(each) for _, each in queue))
         if group + 1 in marks:
-            now = 1e6 * float(np.median(spent[-WINDOW:]))
+            now = 1e6 * float(np.mean(spent[-WINDOW:]))
             first = first or now
             beside = [path, path.with_name(path.name + "-wal")]
             size = sum(file.stat().st_size for file in beside if file.exists()) / 2**20

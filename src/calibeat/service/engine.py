@@ -48,7 +48,7 @@ from .notices import (
     due_at,
     note_downtime,
 )
-from .plan import Answer, Known, Plan, Request
+from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_connection, open_store, queries, reading
 from .store.schema import Connection, get_meta, set_meta
 from .store.types import (
@@ -81,7 +81,7 @@ AGED_AT_ONCE = 1000  # events that expire or mature in one group
 OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
-MOST_UNWRITTEN = 20_000  # operations that may be in the journal alone
+MOST_UNWRITTEN = 40_000  # operations that may be in the journal alone
 UNWRITTEN_SECONDS = 0.5  # that the first of them may be, and
 QUIET_SECONDS = 0.02  # if nothing else comes
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
@@ -529,9 +529,12 @@ class Engine:
         # Another process may have renamed one since: then it is done in the next group.
         aged = [(name, record) for name, record in passed.aged if _is(streams.get(name), record.stream)]
         passed.resumed = {number: name for number, name in passed.resumed.items() if _is(streams.get(name), number)}
-        ids = {(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None}
-        ids.update((record.stream, record.id) for _, record in aged)
-        plan = Plan(self.settings, streams, self._known(ids), now, self.model.method, live=self.is_live)
+        ids = [(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None]
+        ids += [(record.stream, record.id) for _, record in aged]
+        known, others = self._unwritten.find(ids)
+        if others:
+            known |= store.known(others)
+        plan = Plan(self.settings, streams, known, now, self.model.method, live=self.is_live)
         plan.names = names
         plan.age(aged, [streams[name] for name in passed.resumed.values()])
         asked_of = [plan.ask(state) for state in self._still_overdue(passed.overdue, now)]
@@ -561,12 +564,6 @@ class Engine:
             and not (self.reworks or self.store.has_corrections)
             and len(self._tables) <= MOST_TABLES
         )
-
-    def _known(self, ids: set[tuple[int, str]]) -> Known:
-        """The events of these ids that are there already."""
-        known = self._unwritten.known(ids)
-        rest = ids - known.keys() if known else ids
-        return known | self.store.known(rest) if rest else known
 
     def _write(self) -> None:
         """Write and commit everything that is unwritten, inside a group."""
@@ -638,12 +635,14 @@ class Engine:
 
     def _drop_unused(self, names: set[str]) -> None:
         """Forget the streams that were not used for longest, where there are too many of them or of their tables."""
-        streams = self._streams
+        streams, is_half_full = self._streams, len(self._streams) > MOST_STREAMS // 2
         for name in names:
-            state = streams.pop(name, None)
+            state = streams.get(name)
             if state is None:
                 continue
-            streams[name] = state
+            if is_half_full:  # the order takes time, and is needed only where some have to leave
+                del streams[name]
+                streams[name] = state
             if state.table is not None:
                 self._tables.pop(name, None)
                 self._tables[name] = None
@@ -661,6 +660,7 @@ class Engine:
     def _fold(self, plan: Plan, now: float, overdue: list[int]) -> None:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
+        asked.close()
         before = sum(state.alarms for state in touched)
         made = Folded([], [], [], {})
         if touched:
@@ -668,7 +668,7 @@ class Engine:
             made = self.model.fold(touched, *columns, plan.given_up, asked.given)
         changes = plan.finish(made)
         changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
-        if self._listener is not None and (plan.arrivals.slots or overdue):
+        if self._listener is not None and (plan.arrivals.rows or overdue):
             self._hear(plan, touched, now, overdue)
         if touched:
             changes.totals["alarms"] = sum(state.alarms for state in touched) - before

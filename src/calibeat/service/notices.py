@@ -60,21 +60,14 @@ Downtime = tuple[float, float]
 class GroupArrivals:
     """What has arrived in a group, in order, by the slots of its streams. The score of an outcome is NaN."""
 
-    slots: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    lags: list[float] = field(default_factory=list)  # seconds from a forecast to its outcome
+    rows: list[tuple[int, float, float, float]] = field(default_factory=list)  # slot, time, score, and
+    # the seconds from a forecast to its outcome
     # Before which arrivals a history ends, and when: from its last event until then nobody has listened.
     ends: list[tuple[int, float]] = field(default_factory=list)
 
-    def add(self, slot: int, time: float, score: float, lag: float, *, ends: bool = False) -> None:
-        """The next one. If it `ends` a history, what it came after is no silence."""
-        if ends:
-            self.ends.append((len(self.slots), time))
-        self.slots.append(slot)
-        self.times.append(time)
-        self.scores.append(score)
-        self.lags.append(lag)
+    def end(self, time: float) -> None:
+        """The next one ends a history: what it came after is no silence."""
+        self.ends.append((len(self.rows), time))
 
 
 class Noticed(NamedTuple):
@@ -127,9 +120,9 @@ class Listener:
         whole = np.frombuffer(bytearray().join([row or self._fresh for row in rows]))
         matrix = whole.reshape(len(rows), WIDTH)
         silent = matrix[:, _FLAGS]
-        log = room_for(len(arrivals.slots) + len(asked) + len(rows) * len(downtimes))
-        slots, times = np.array(arrivals.slots, dtype=np.int32), np.array(arrivals.times, dtype=np.float64)
-        lags = np.array(arrivals.lags, dtype=np.float64)
+        log = room_for(len(arrivals.rows) + len(asked) + len(rows) * len(downtimes))
+        table = np.array(arrivals.rows, dtype=np.float64).reshape(-1, 4).T.copy()
+        slots, (times, scores, lags) = table[0].astype(np.int32), table[1:]
         if downtimes:
             last = downtimes[-1][1]
             if (matrix[:, FORECASTS + FROM] < last).any():
@@ -140,7 +133,7 @@ class Listener:
                 lags = lags_of(times - lags, times, downtimes)
         if asked:
             ask_rows(whole, WIDTH, np.array(asked, dtype=np.int32), now, log)
-        scores, begin = np.array(arrivals.scores, dtype=np.float64), 0
+        begin = 0
         for end, moment in (*arrivals.ends, (len(slots), 0.0)):
             part = slice(begin, end)
             hear_rows(*self._specs, whole, WIDTH, slots[part], times[part], scores[part], lags[part], log)

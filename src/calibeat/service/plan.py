@@ -52,24 +52,29 @@ Known = dict[tuple[int, str], Record]  # events by the number of their stream an
 
 @dataclass
 class GroupColumns:
-    """What the streams of a group are asked to do, in order, as the columns of `Model.fold`."""
+    """What the streams of a group are asked to do, in order; once it is closed, as the columns of `Model.fold`.
 
-    records: list[Record] = field(default_factory=list)
-    slots: list[int] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    outcomes: list[float] = field(default_factory=list)
-    own: list[int] = field(default_factory=list)
+    A row is an event, the slot of its stream, its score, its outcome (NaN for a forecast), and the place of its
+    forecast among the rows (-1 if that was made in an earlier group).
+    """
+
+    rows: list[tuple[Record, int, float, float, int]] = field(default_factory=list)
     receipts: list[bytes] = field(default_factory=list)
-    given: list[bytes | None] = field(default_factory=list)
+    records: Sequence[Record] = ()
+    slots: Sequence[int] = ()
+    scores: Sequence[float] = ()
+    outcomes: Sequence[float] = ()
+    own: Sequence[int] = ()
 
-    def add(self, record: Record, slot: int, score: float, outcome: float, own: int) -> None:
-        """The next operation."""
-        self.records.append(record)
-        self.given.append(record.given)
-        self.slots.append(slot)
-        self.scores.append(score)
-        self.outcomes.append(outcome)
-        self.own.append(own)
+    def close(self) -> None:
+        """No more come."""
+        if self.rows:
+            self.records, self.slots, self.scores, self.outcomes, self.own = zip(*self.rows, strict=True)
+
+    @property
+    def given(self) -> list[bytes | None]:
+        """What events have beside their scores."""
+        return [record.given for record in self.records]
 
 
 def too_old(event: ForecastEvent) -> str:
@@ -230,11 +235,13 @@ class Plan:
         state.seq += 1
         state.pending += 1
         self.pending += 1
+        score, rows = record.score, self.operations.rows
         state.last_time = max(state.last_time, record.time)
-        record.operation, slot = len(self.operations.slots), self._slot(state)
-        self.operations.add(record, slot, record.score, nan, -1)
+        record.operation, slot = len(rows), self._slot(state)
+        rows.append((record, slot, score, nan, -1))
         if self._settings.notice:
-            score = record.score if state.shape.numbers == 1 else float(np.frombuffer(record.given or b"").max())
+            if state.shape.numbers > 1:
+                score = float(np.frombuffer(record.given or b"").max())
             self._arrive(state, slot, record.time, score, nan)
         self.changes.inserted.append(record)
 
@@ -242,7 +249,10 @@ class Plan:
         """The notice of a stream hears of it: when it came, or at its own time where a history is sent."""
         now = self._now
         is_live = self.live and now - time <= LIVE
-        self.arrivals.add(slot, now if is_live else min(time, now), score, lag, ends=is_live and state.is_history)
+        arrived = now if is_live else min(time, now)
+        if is_live and state.is_history:
+            self.arrivals.end(arrived)
+        self.arrivals.rows.append((slot, arrived, score, lag))
         state.is_history = not is_live and self.live
 
     def _note_names(self, state: StreamState, event: ForecastEvent, given: bytes, most: int) -> None:
@@ -384,8 +394,9 @@ class Plan:
             if record.receipt is None:  # pragma: no cover - a store whose rows were changed by hand
                 raise ValueError(f"a pending event must have its receipt, got none - at id {record.id!r}")
             self.operations.receipts.append(record.receipt)
-        self.operations.add(record, self._slot(state), nan, float(record.outcome or 0), record.operation)
-        self._touch(record, state)
+        self.operations.rows.append((record, self._slot(state), nan, float(record.outcome or 0), record.operation))
+        if not record.is_new:
+            self._settled[record.stream, record.id] = record
 
     def give_up(self, state: StreamState, record: Record) -> None:
         """No outcome came in time: nothing is learnt, or what was agreed for this case, which only two classes have."""

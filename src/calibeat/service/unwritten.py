@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -101,10 +102,19 @@ class Unwritten:
     def __bool__(self) -> bool:
         return self.groups > 0
 
-    def known(self, ids: Collection[tuple[int, str]]) -> Known:
-        """Those of some events that are here."""
-        records = self._records
-        return {name: records[name] for name in ids if name in records} if records else {}
+    def find(self, ids: list[tuple[int, str]]) -> tuple[Known, list[tuple[int, str]]]:
+        """Those of some events that are here, and the ids of the others, which the store may have."""
+        records, others = self._records, list[tuple[int, str]]()
+        known: Known = {}
+        if not records:
+            return known, ids
+        for name in ids:
+            record = records.get(name)
+            if record is None:
+                others.append(name)
+            else:
+                known[name] = record
+        return known, others
 
     def add(self, plan: Plan) -> None:
         """Another group, which has learnt."""
@@ -141,7 +151,9 @@ class Unwritten:
     def finish(self) -> Changes:
         """All that is to be written, with the sums of the streams and the hourly roll-ups."""
         changes, records = self.changes, self._asked
-        changes.settled = list(self._settled.values())
+        # Rows of a stream lie on the same pages.
+        changes.inserted.sort(key=attrgetter("stream"))
+        changes.settled = sorted(self._settled.values(), key=attrgetter("stream"))
         streams = list(changes.streams.values())
         for state in streams:
             state.version += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -286,7 +286,6 @@ class PostgresStore(Store):
         Overtaken,
     )
     one_of = "= ANY(?)"
-    from_ids = "unnest(?::bigint[], ?::text[]) AS w (stream, id) JOIN event e ON e.stream = w.stream AND e.id = w.id"
 
     def __init__(self, url: str) -> None:
         self.connection = PostgresConnection(url)
@@ -374,9 +373,13 @@ class PostgresStore(Store):
         """A list as an argument of `one_of`."""
         return list(values)
 
-    def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[list[int], list[str]]:
-        """Streams and ids as the arguments of `from_ids`."""
-        return [stream for stream, _ in ids], [name for _, name in ids]
+    def of_ids(self, columns: str, ids: Sequence[tuple[int, str]], more: str = "") -> list[TableRow]:
+        """Columns of the events `e` that have these streams and ids; `more` stands behind the tables."""
+        return self.connection.all(
+            f"SELECT {columns} FROM unnest(?::bigint[], ?::text[]) AS w (stream, id) "  # noqa: S608 - our own text
+            f"JOIN event e ON e.stream = w.stream AND e.id = w.id {more}",
+            ([stream for stream, _ in ids], [name for _, name in ids]),
+        )
 
     def write(self, rows: dict[str, list[TableRow]]) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -228,11 +228,6 @@ class SqliteStore(Store):
     is_server = False
     writer = 0  # one process writes
     one_of = "IN (SELECT value FROM json_each(?))"
-    # A cross join keeps the order: for each id its event by the index, never all events of a stream.
-    from_ids = (
-        "json_each(?) w CROSS JOIN event e ON e.stream = json_extract(w.value, '$[0]') "
-        "AND e.id = json_extract(w.value, '$[1]')"
-    )
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # links to it are the same store
@@ -341,9 +336,17 @@ class SqliteStore(Store):
         """A list as an argument of `one_of`."""
         return _json(list(values)).decode()
 
-    def as_ids(self, ids: Collection[tuple[int, str]]) -> tuple[str]:
-        """Streams and ids as the argument of `from_ids`."""
-        return (_json(list(ids)).decode(),)
+    def of_ids(self, columns: str, ids: Sequence[tuple[int, str]], more: str = "") -> list[TableRow]:
+        """Columns of the events `e` that have these streams and ids; `more` stands behind the tables."""
+        found: list[TableRow] = []
+        for part, marks in _pieces(ids, 2):
+            # A cross join keeps the order: for each id its event by the index, never all events of a stream.
+            found += self.connection.all(
+                f"WITH w (stream, id) AS (VALUES {marks}) SELECT {columns} FROM w "  # noqa: S608 - our own text
+                f"CROSS JOIN event e ON e.stream = w.stream AND e.id = w.id {more}",
+                part,
+            )
+        return found
 
     def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
         """The streams of these names that are there and not in memory."""
@@ -417,24 +420,25 @@ class SqliteStore(Store):
             os.close(self._lock)
 
     def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> int:
-        """One statement for many rows, in pieces of a power of two rows: few statements, and each is compiled once.
+        """One statement for many rows -> how many were written.
 
         A statement for each row would hand over the interpreter's lock as often as there are rows.
-
-        Returns how many rows were written.
         """
-        first, count, written = 0, len(rows), 0
-        if not rows:
-            return 0
-        marks = "(" + ",".join("?" * len(rows[0])) + ")"
-        most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
-        while first < count:
-            size = min(most, 1 << ((count - first).bit_length() - 1))
-            arguments = list(chain.from_iterable(rows[first : first + size]))
-            done = self.connection.database.execute(f"{head}VALUES {','.join([marks] * size)}{tail}", arguments)
-            written += done.rowcount
-            first += size
-        return written
+        pieces = _pieces(rows, len(rows[0])) if rows else ()
+        return sum(self.connection.run(f"{head}VALUES {marks}{tail}", part) for part, marks in pieces)
+
+
+def _pieces(rows: Sequence[tuple[Any, ...]], width: int) -> Iterator[tuple[list[Any], str]]:
+    """The arguments of a statement for many rows, and their marks, in pieces of a power of two rows.
+
+    So there are few statements, and each is compiled once.
+    """
+    first, count, mark = 0, len(rows), f"({','.join('?' * width)})"
+    most = 1 << ((_MOST_ARGUMENTS // width).bit_length() - 1)
+    while first < count:
+        size = min(most, 1 << ((count - first).bit_length() - 1))
+        yield list(chain.from_iterable(rows[first : first + size])), ",".join([mark] * size)
+        first += size
 
 
 def _create(path: Path) -> None:
