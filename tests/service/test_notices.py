@@ -319,11 +319,9 @@ def test_a_row_that_is_none_is_refused() -> None:
 
 
 def test_delays_are_without_the_time_in_which_nobody_listened() -> None:
-    listener, arrivals = Listener(NoticeSettings()), GroupArrivals()
-    arrivals.rows.append((0, START, 0.5, float("nan")))
+    listener, arrivals = Listener(NoticeSettings()), GroupArrivals([0], [START], [0.5], [float("nan")])
     (row,), *_ = listener.hear([None], arrivals)
-    outcome = GroupArrivals()
-    outcome.rows.append((0, START + 1000.0, float("nan"), 1000.0))
+    outcome = GroupArrivals([0], [START + 1000.0], [float("nan")], [1000.0])
     (with_downtime,), *_ = listener.hear([row], outcome, [(START + 5.0, START + 985.0)], now=START + 1000.0)
     assert 20.0 in np.frombuffer(with_downtime) and 1000.0 not in np.frombuffer(with_downtime)
     (other,), *_ = listener.hear([row], outcome)

@@ -499,7 +499,7 @@ class Engine:
         if not plan.changes:
             store.rollback()
         else:
-            self._unwritten.add(plan)
+            self._unwritten.add(plan, now)
             if self._may_wait(plan, requests, passed):
                 store.note(JournalRow(now, self._settings_text, packed(requests), checksum(plan.forecasts)))
                 store.commit()
@@ -512,8 +512,6 @@ class Engine:
             self._resuming.pop(number, None)
         self._drop_unused(plan.names)
         self.counters.count(plan, sum(len(events) for _, events in requests))
-        if plan.changes.alarms and self.on_alarm is not None:
-            self._tell(self.on_alarm, plan.changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
     def _learn(self, requests: list[Request], now: float, passed: Passed) -> Plan:
@@ -537,13 +535,14 @@ class Engine:
         plan = Plan(self.settings, streams, known, now, self.model.method, live=self.is_live)
         plan.names = names
         plan.age(aged, [streams[name] for name in passed.resumed.values()])
-        asked_of = [plan.ask(state) for state in self._still_overdue(passed.overdue, now)]
+        for state in self._still_overdue(passed.overdue, now):
+            plan.ask(state)
         for _, events in requests:
             plan.take(events)
         if plan.begun:
             plan.number_streams(store.create(list(plan.begun)))
             self._streams.update(plan.begun)
-        self._fold(plan, now, asked_of)
+        self._fold(plan, now)
         return plan
 
     # ---- groups that are answered and not in their tables yet: see `unwritten` --------------------------------------
@@ -567,6 +566,8 @@ class Engine:
 
     def _write(self) -> None:
         """Write and commit everything that is unwritten, inside a group."""
+        if self._listener is not None and self._unwritten.is_to_be_heard:
+            self._hear()
         changes = self._unwritten.finish()
         self.store.write(rows_of(changes))
         if self._unwritten:
@@ -574,6 +575,8 @@ class Engine:
         self.store.commit()
         self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         self._unwritten = Unwritten()
+        if changes.alarms and self.on_alarm is not None:
+            self._tell(self.on_alarm, changes.alarms)
 
     def write_out(self) -> None:
         """The tables follow the journal."""
@@ -609,7 +612,7 @@ class Engine:
                     "journal of the store must give the forecasts that were told, got others - start the calibeat that "
                     "has written it once, and stop it"
                 )
-            self._unwritten.add(plan)
+            self._unwritten.add(plan, now)
             self._unwritten.keep(plan, time.monotonic())
 
     def _load(self, loaded: dict[str, StreamState]) -> None:
@@ -657,7 +660,7 @@ class Engine:
             del self._tables[oldest]
             self._streams.pop(oldest, None)
 
-    def _fold(self, plan: Plan, now: float, overdue: list[int]) -> None:
+    def _fold(self, plan: Plan, now: float) -> None:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
         asked.close()
@@ -668,8 +671,6 @@ class Engine:
             made = self.model.fold(touched, *columns, plan.given_up, asked.given)
         changes = plan.finish(made)
         changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
-        if self._listener is not None and (plan.arrivals.rows or overdue):
-            self._hear(plan, touched, now, overdue)
         if touched:
             changes.totals["alarms"] = sum(state.alarms for state in touched) - before
 
@@ -715,6 +716,8 @@ class Engine:
         """Streams of which something should have come by now, as far as memory knows: numbers and names."""
         found = {}
         for number, name in self._deadlines.take(now, ASKED_AT_ONCE) if self._listener is not None else ():
+            if self._unwritten.is_to_be_heard and name in self._unwritten.changes.streams:
+                continue  # what has come is heard soon, and says when it is to be asked
             state = self._streams.get(name)
             if state is None or state.number != number:  # it may have another name now
                 names = self.store.connection.all(_NAME_OF, (number,))
@@ -737,10 +740,12 @@ class Engine:
             else:
                 self._deadlines.set(number, name, state.due)
 
-    def _hear(self, plan: Plan, touched: list[StreamState], now: float, overdue: list[int]) -> None:
-        """The notices of a group's streams hear what has arrived. Alarms and their ends go to the other changes."""
+    def _hear(self) -> None:
+        """The notices of streams hear what has arrived. Alarms and their ends go to the other changes."""
         assert self._listener is not None  # noqa: S101 - it is asked for
-        arrivals, changes = plan.arrivals, plan.changes
+        behind, changes, now = self._unwritten, self._unwritten.changes, self._unwritten.time
+        arrivals, touched = behind.arrivals(), list(changes.streams.values())
+        overdue = [state.slot for state in behind.overdue]
         heard = self._listener.hear([state.notice for state in touched], arrivals, self._downtimes, overdue, now)
         for state, row, deadline in zip(touched, heard.rows, heard.deadlines, strict=True):
             state.notice, state.deadline = row, deadline
@@ -750,6 +755,7 @@ class Engine:
             changes.ended.append((touched[slot].name, what, now))
         if heard.alarms:
             self._raise(heard.alarms, changes, touched, now)
+            changes.totals["alarms"] += len(heard.alarms)
 
     def _raise(self, found: list[Noticed], changes: Changes, touched: list[StreamState], now: float) -> None:
         """New alarms. If many streams fall silent within an hour, one of them pages for all."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
@@ -56,18 +55,15 @@ REMEMBERED = 60 * 86_400.0  # seconds: a longer silence teaches nothing
 Downtime = tuple[float, float]
 
 
-@dataclass
-class GroupArrivals:
+class GroupArrivals(NamedTuple):
     """What has arrived in a group, in order, by the slots of its streams. The score of an outcome is NaN."""
 
-    rows: list[tuple[int, float, float, float]] = field(default_factory=list)  # slot, time, score, and
-    # the seconds from a forecast to its outcome
+    slots: Sequence[int]
+    times: Sequence[float]
+    scores: Sequence[float]
+    lags: Sequence[float]  # seconds from a forecast to its outcome
     # Before which arrivals a history ends, and when: from its last event until then nobody has listened.
-    ends: list[tuple[int, float]] = field(default_factory=list)
-
-    def end(self, time: float) -> None:
-        """The next one ends a history: what it came after is no silence."""
-        self.ends.append((len(self.rows), time))
+    ends: Sequence[tuple[int, float]] = ()
 
 
 class Noticed(NamedTuple):
@@ -120,9 +116,9 @@ class Listener:
         whole = np.frombuffer(bytearray().join([row or self._fresh for row in rows]))
         matrix = whole.reshape(len(rows), WIDTH)
         silent = matrix[:, _FLAGS]
-        log = room_for(len(arrivals.rows) + len(asked) + len(rows) * len(downtimes))
-        table = np.array(arrivals.rows, dtype=np.float64).reshape(-1, 4).T.copy()
-        slots, (times, scores, lags) = table[0].astype(np.int32), table[1:]
+        log = room_for(len(arrivals.slots) + len(asked) + len(rows) * len(downtimes))
+        slots = np.array(arrivals.slots, dtype=np.int32)
+        times, scores, lags = (np.array(part, dtype=np.float64) for part in arrivals[1:4])
         if downtimes:
             last = downtimes[-1][1]
             if (matrix[:, FORECASTS + FROM] < last).any():

@@ -20,7 +20,7 @@ from calibeat.errors import InvalidInput
 
 from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
 from .model import Folded
-from .notices import LIVE, GroupArrivals
+from .notices import LIVE
 from .rollups import class_losses
 from .shape import PLAIN, Answered, Shape
 from .store.types import (
@@ -101,7 +101,10 @@ class Plan:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
         self._method, self.live = method, live
         self.operations, self.changes = GroupColumns(), Changes()
-        self.arrivals = GroupArrivals()  # for the notices
+        # For the notices: what has arrived, as in `GroupArrivals`; and streams of which something should have.
+        self.arrived: list[tuple[StreamState, float, float, float]] = []
+        self.ends: list[tuple[int, float]] = []
+        self.overdue: list[StreamState] = []
         self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
         self.forecasts: list[float] = []  # what was told: see `finish`
         self.names: set[str] = set()  # of the streams that it is about
@@ -184,8 +187,7 @@ class Plan:
                 return self._refused(new, "conflict", f"id must be {wanted}, got {event.id!r}", at, 409)
             found.append((shape, record))
         self.begun.update(begun)
-        for state, record, event in new:
-            self._make(state, record, event)
+        self._make(new)
         self.repeated += len(events) - len(new)
         return found
 
@@ -223,36 +225,38 @@ class Plan:
         self.changes.shaped[name] = state
         return {"stream": name, **shape.described()}
 
-    def _make(self, state: StreamState, record: Record, event: ForecastEvent) -> None:
-        if state.events == 0:
-            self._started += 1
-            if state.shape is not PLAIN:
-                self.changes.shaped[state.name] = state
-        if record.given is not None and state.shape.groups is not None and state.shape.groups.names:
-            self._note_names(state, event, record.given, state.shape.groups.cells)
-        record.nth, record.seq = state.events, state.seq
-        state.events += 1
-        state.seq += 1
-        state.pending += 1
-        self.pending += 1
-        score, rows = record.score, self.operations.rows
-        state.last_time = max(state.last_time, record.time)
-        record.operation, slot = len(rows), self._slot(state)
-        rows.append((record, slot, score, nan, -1))
-        if self._settings.notice:
-            if state.shape.numbers > 1:
-                score = float(np.frombuffer(record.given or b"").max())
-            self._arrive(state, slot, record.time, score, nan)
-        self.changes.inserted.append(record)
+    def _make(self, new: list[tuple[StreamState, Record, ForecastEvent]]) -> None:
+        """New forecasts, in order."""
+        rows, is_noticed = self.operations.rows, self._settings.notice
+        for state, record, event in new:
+            shape, score = state.shape, record.score
+            if state.events == 0:
+                self._started += 1
+                if shape is not PLAIN:
+                    self.changes.shaped[state.name] = state
+            if record.given is not None and shape.groups is not None and shape.groups.names:
+                self._note_names(state, event, record.given, shape.groups.cells)
+            record.nth, record.seq, record.operation = state.events, state.seq, len(rows)
+            state.events += 1
+            state.seq += 1
+            state.pending += 1
+            state.last_time = max(state.last_time, record.time)
+            rows.append((record, self._slot(state), score, nan, -1))
+            if is_noticed:
+                if shape is not PLAIN and shape.numbers > 1:
+                    score = float(np.frombuffer(record.given or b"").max())
+                self._arrive(state, record.time, score, nan)
+        self.pending += len(new)
+        self.changes.inserted += [record for _, record, _ in new]
 
-    def _arrive(self, state: StreamState, slot: int, time: float, score: float, lag: float) -> None:
+    def _arrive(self, state: StreamState, time: float, score: float, lag: float) -> None:
         """The notice of a stream hears of it: when it came, or at its own time where a history is sent."""
         now = self._now
         is_live = self.live and now - time <= LIVE
         arrived = now if is_live else min(time, now)
         if is_live and state.is_history:
-            self.arrivals.end(arrived)
-        self.arrivals.rows.append((slot, arrived, score, lag))
+            self.ends.append((len(self.arrived), arrived))
+        self.arrived.append((state, arrived, score, lag))
         state.is_history = not is_live and self.live
 
     def _note_names(self, state: StreamState, event: ForecastEvent, given: bytes, most: int) -> None:
@@ -267,9 +271,10 @@ class Plan:
                     del state.book[oldest]
                     self.changes.forgotten.append((state, oldest))
 
-    def ask(self, state: StreamState) -> int:
-        """The notice of a stream is asked, whatever happens to it -> its place in the group."""
-        return self._slot(state)
+    def ask(self, state: StreamState) -> None:
+        """The notice of a stream is asked, whatever happens to it."""
+        self._slot(state)
+        self.overdue.append(state)
 
     def _slot(self, state: StreamState) -> int:
         """The place of a stream in the group. It is written."""
@@ -311,7 +316,14 @@ class Plan:
             return "repeated"
         if record.latest is not None and not is_corrected:
             return self._reject("conflict")
-        return self._say(state, record, outcome, self._now if event.time is None else float(event.time))
+        time = self._now if event.time is None else float(event.time)
+        if record.status != PENDING:
+            return self._say(state, record, outcome, time)
+        record.outcome, record.outcome_time = outcome, time
+        self._slot(state)
+        if self._settings.notice:
+            self._arrive(state, time, nan, time - record.time)
+        return self._settle(state, record)
 
     def _say(self, state: StreamState, record: Record, outcome: int | None, time: float) -> EachStatus:
         """Another outcome than before is the right one; None: it is unknown again."""
@@ -324,12 +336,7 @@ class Plan:
         if outcome is None:  # nothing was learnt yet
             self._release(state, record)
             return "corrected"
-        is_first = record.status == PENDING
         record.outcome, record.outcome_time = outcome, time
-        if is_first:
-            if self._settings.notice:
-                self._arrive(state, self._slot(state), time, nan, time - record.time)
-            return self._settle(state, record)
         self._touch(record, state)
         return "corrected"
 

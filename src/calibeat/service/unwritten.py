@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from .events import CorrectionEvent, ForecastEvent, InvalidEvent, OutcomeEvent, StreamSettings
+from .notices import GroupArrivals
 from .plan import Known, Plan, Request, of_named_classes
 from .rollups import Rollups
-from .store.types import Changes, Record, weighted
+from .store.types import Changes, Record, StreamState, weighted
 
 if TYPE_CHECKING:
     from .engine import EngineSettings
@@ -93,6 +94,10 @@ class Unwritten:
     size: int = 0  # operations
     groups: int = 0  # that are in the journal
     since: float = 0.0  # when the first one was added
+    time: float = 0.0  # of the last one, by the clock of the engine
+    overdue: list[StreamState] = field(default_factory=list)  # as in `Plan`
+    _arrived: list[tuple[StreamState, float, float, float]] = field(default_factory=list)
+    _ends: list[tuple[int, float]] = field(default_factory=list)
     _records: Known = field(default_factory=dict)
     _settled: Known = field(default_factory=dict)
     _learnt: bool = False
@@ -116,9 +121,13 @@ class Unwritten:
                 known[name] = record
         return known, others
 
-    def add(self, plan: Plan) -> None:
+    def add(self, plan: Plan, now: float) -> None:
         """Another group, which has learnt."""
         new, all_ = plan.changes, self.changes
+        self.time = now
+        self._ends += [(len(self._arrived) + at, moment) for at, moment in plan.ends]
+        self._arrived += plan.arrived
+        self.overdue += plan.overdue
         all_.inserted += new.inserted
         all_.streams |= new.streams
         all_.alarms += new.alarms
@@ -147,6 +156,18 @@ class Unwritten:
             self._records[record.stream, record.id] = record
         for record in plan.changes.settled:
             self._records[record.stream, record.id] = record
+
+    @property
+    def is_to_be_heard(self) -> bool:
+        """Whether notices have something to hear."""
+        return bool(self._arrived or self.overdue)
+
+    def arrivals(self) -> GroupArrivals:
+        """What has arrived, by the places of the streams among those that have changed."""
+        for slot, state in enumerate(self.changes.streams.values()):
+            state.slot = slot
+        states, times, scores, lags = zip(*self._arrived, strict=True) if self._arrived else ((), (), (), ())
+        return GroupArrivals([state.slot for state in states], times, scores, lags, self._ends)
 
     def finish(self) -> Changes:
         """All that is to be written, with the sums of the streams and the hourly roll-ups."""
