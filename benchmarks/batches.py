@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks import table
 from benchmarks.serve import LEARNS, contenders
 from benchmarks.serve_load import load
+from calibeat.cli.serve import few_collections
 from calibeat.service import engine as engine_module
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
@@ -132,7 +133,7 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | N
     scores = rng.random((groups + 12) * half * BATCH)
     outcomes = (rng.random(len(scores)) < scores).astype(int).tolist()
     scores = scores.round(6).tolist()
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as folder, few_collections(), ExitStack() as stack:
         engine = Engine.open(f"{folder}/calibeat.db", settings)
         engine.listen()
         engine.may_defer = True
@@ -255,7 +256,7 @@ def grow(events: int, streams: int) -> None:
     head = ["forecasts so far", "CPU us an operation", "of the first", "RSS MiB", "store MiB"]
     for many in (False, True):
         count, names = (streams, streams) if many else (events, STREAMS)
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, few_collections():
             path = Path(folder) / "calibeat.db"
             rows = list(_grow(path, count, names, settles=not many))
             what = "a pending forecast of each stream" if many else "outcomes two groups later"

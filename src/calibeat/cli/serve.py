@@ -106,13 +106,13 @@ def run(args: argparse.Namespace) -> int:
             request_seconds=args.max_request_time,
         ),
     )
-    with _few_collections():
+    with few_collections():
         stopped_by = serve(options)
     return STOPPED if stopped_by == signal.SIGINT else 0
 
 
 @contextmanager
-def _few_collections() -> Iterator[None]:
+def few_collections() -> Iterator[None]:
     """Python looks for garbage less often: the service makes many objects, and hardly a cycle of them."""
     before = gc.get_threshold()
     gc.freeze()  # what is loaded stays

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -363,7 +364,8 @@ class SqliteStore(Store):
         """Everything that a group changes."""
         self._many(INSERT_EVENTS, rows["event"])
         self._many(_SETTLE, rows["settled"], _SETTLED)
-        written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
+        named = sorted(rows["stream"], key=itemgetter(1))  # the index of names is the one that grows in no order
+        written = self._many(INSERT_STREAMS, named, _OR_UPDATE)
         check_written(written, len(rows["stream"]))
         self._many(INSERT_BODIES, rows["body"], OR_BODY)
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
