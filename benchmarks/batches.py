@@ -3,8 +3,9 @@
 The engine runs in this process, without HTTP, on an SQLite store. Half of the events are forecasts, the other half
 outcomes of forecasts two groups ago. The parts are CPU time of the thread; a part is counted without the parts in it.
 
-`python -m benchmarks.batches FORECASTS STREAMS` measures the growth at another size than `service-growth`: first so
-many forecasts and their outcomes of a thousand streams, then a pending forecast of each of so many streams.
+`python -m benchmarks.batches FORECASTS STREAMS PENDING` measures the growth at another size than `service-growth`:
+first so many forecasts and their outcomes of a thousand streams; then so many streams that are all new, and more
+forecasts of them until so many are pending.
 """
 
 from __future__ import annotations
@@ -242,24 +243,24 @@ def over_http(*, quick: bool) -> None:
 # ---- growth ---------------------------------------------------------------------------------------------------------
 
 STEPS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the events, after which it is measured
-WINDOW = 30  # groups that a measurement is made of: some of them also write what others have left
+WINDOW = 40  # groups that a measurement is made of: some of them also write what others have left
 AT_ONCE = 2_000  # forecasts in a group
 
 
 def growth(*, quick: bool) -> None:
     """What an event costs as the store grows."""
-    grow(100_000 if quick else 1_000_000, 50_000 if quick else 200_000)
+    grow(*((100_000, 50_000, 100_000) if quick else (1_000_000, 200_000, 400_000)))
 
 
-def grow(events: int, streams: int) -> None:
+def grow(events: int, streams: int, pending: int) -> None:
     """The curves: settled events of a thousand streams, then pending forecasts of many."""
     head = ["forecasts so far", "CPU us an operation", "of the first", "RSS MiB", "store MiB"]
     for many in (False, True):
-        count, names = (streams, streams) if many else (events, STREAMS)
+        count, names = (pending, streams) if many else (events, STREAMS)
         with tempfile.TemporaryDirectory() as folder, few_collections():
             path = Path(folder) / "calibeat.db"
             rows = list(_grow(path, count, names, settles=not many))
-            what = "a pending forecast of each stream" if many else "outcomes two groups later"
+            what = "all pending" if many else "outcomes two groups later"
             title = f"{count:,} forecasts of {names:,} streams, {what}, groups of {AT_ONCE:,} forecasts, TOPS"
             table.show(title, head, rows, _questions(path, f"s{names // 2}"))
 
@@ -270,30 +271,31 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
     engine.listen()
     engine.may_defer = True
     marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
-    spent, first, rng = list[float](), 0.0, np.random.default_rng(0)
+    spent, lowest, rng = list[float](), 0.0, np.random.default_rng(0)
     groups = count // AT_ONCE
     for group in range(groups):
         ids = range(group * AT_ONCE, (group + 1) * AT_ONCE)
         scores = rng.random(AT_ONCE).tolist()
-        queue: list[Any] = [
-            (None, [ForecastEvent(_stream(i, names), f"a3f9-{i}", s) for i, s in zip(ids, scores, strict=True)])
+        events: list[Any] = [
+            ForecastEvent(_stream(i, names), f"a3f9-{i}", score) for i, score in zip(ids, scores, strict=True)
         ]
         if settles and group >= 2:
             old = range((group - 2) * AT_ONCE, (group - 1) * AT_ONCE)
-            queue.append((None, [OutcomeEvent(_stream(i, names), f"a3f9-{i}", i * 31 % 97 % 2) for i in old]))
+            events += [OutcomeEvent(_stream(i, names), f"a3f9-{i}", i * 31 % 97 % 2) for i in old]
+        queue = [(None, events[first : first + BATCH]) for first in range(0, len(events), BATCH)]
         begun = thread_time()
         engine.process(queue)
         engine.write_in_time(monotonic())
-        spent.append((thread_time() - begun) / sum(len(each) for _, each in queue))
+        spent.append((thread_time() - begun) / len(events))
         if group + 1 in marks:
             now = 1e6 * float(np.mean(spent[-WINDOW:]))
-            first = first or now
+            lowest = lowest or now
             beside = [path, path.with_name(path.name + "-wal")]
             size = sum(file.stat().st_size for file in beside if file.exists()) / 2**20
             sign = [
                 f"{(group + 1) * AT_ONCE:,}",
                 f"{now:.1f}",
-                f"{now / first:.2f}",
+                f"{now / lowest:.2f}",
                 f"{_resident():.0f}",
                 f"{size:.0f}",
             ]
@@ -339,4 +341,4 @@ def _questions(path: Path, stream: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    grow(*map(int, sys.argv[1:3]))
+    grow(*map(int, sys.argv[1:4]))
