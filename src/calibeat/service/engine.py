@@ -184,6 +184,7 @@ class Engine:
         self.may_defer = False  # whether groups may wait in the journal, where nobody else writes the store
         self._settings_text = settings_text(settings)
         self._to_tell: list[threading.Event] = []  # who waits until nothing is unwritten
+        self._has_ended = False  # the thread
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -278,7 +279,7 @@ class Engine:
             return
         written = threading.Event()
         with self._wake:
-            if self._stopping:
+            if self._has_ended:
                 return
             self._to_tell.append(written)
             self._wake.notify()
@@ -324,17 +325,20 @@ class Engine:
             self._refuse_forgetting()
             if not self.is_away:
                 self._guard(self._finish)
-            self._tell_written()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
-            self._tell_written()
             self.on_failure(f"the store could not be written: {error}")
+        finally:
+            with self._wake:
+                self._has_ended = True
+            self._tell_written(len(self._to_tell))
 
     def _keep_house(self, *, is_idle: bool) -> None:
         """What is done now and then between groups."""
         now = time.monotonic()
-        self.write_in_time(now, is_idle=is_idle)
-        self._tell_written()
+        waiting = len(self._to_tell)
+        self.write_in_time(now, is_idle=is_idle or waiting > 0)
+        self._tell_written(waiting)
         if self._unranked and (is_idle or now >= self._next_rank):
             self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
@@ -586,20 +590,18 @@ class Engine:
             self._drop_unused(set())
 
     def write_in_time(self, now: float, *, is_idle: bool = False) -> None:
-        """The same if there is time, or it is much, or somebody waits for it."""
+        """The same if there is time, or it is much, or old."""
         behind = self._unwritten
-        is_old = now >= behind.since + UNWRITTEN_SECONDS
-        if behind and (is_idle or is_old or behind.size >= MOST_UNWRITTEN or self._to_tell):
+        if behind and (is_idle or now >= behind.since + UNWRITTEN_SECONDS or behind.size >= MOST_UNWRITTEN):
             with suppress(StoreBusy):  # later again: the journal has it
                 self._guard(self.write_out)
 
-    def _tell_written(self) -> None:
-        """Nothing is unwritten any more."""
-        if self._to_tell:
-            with self._wake:
-                waiting, self._to_tell = self._to_tell, []
-            for written in waiting:
-                written.set()
+    def _tell_written(self, count: int) -> None:
+        """To the first who wait."""
+        with self._wake:
+            told, self._to_tell = self._to_tell[:count], self._to_tell[count:]
+        for written in told:
+            written.set()
 
     def do_again(self, groups: list[Any]) -> None:
         """Do the groups of the journal once more, on the streams as the tables have them."""
