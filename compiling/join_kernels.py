@@ -5,7 +5,7 @@ arrays, `math`, loops, and other kernels. So the translation is short:
 
 - names are resolved through the imports of their modules; a constant becomes its value;
 - an array becomes a pointer with its length: `a[i]`, `a[i, j]`, `a[i:j]`, `len(a)` and `a.shape` mean what they say;
-- `scratch(7)` becomes an array on the stack, a NamedTuple a struct, a tuple a C tuple;
+- `scratch(7)` becomes an array on the stack, `blank(7)` one without zeros, a NamedTuple a struct, a tuple a C tuple;
 - each local variable gets a C type from what is assigned to it.
 
 Nothing is imported, and nothing is run but the arithmetic of constants. Anything else in a kernel is an error of the
@@ -262,12 +262,14 @@ class Body:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 self._unpack(targets, value, depth)
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="scratch" | "small_scratch"), args=[size])
+                targets=[ast.Name(id=name)],
+                value=ast.Call(func=ast.Name(id="blank" | "scratch" | "small_scratch" as sort), args=[size]),
             ):
                 self._stack[name] = self._joiner.constant(self._module, size)
-                self._put(depth, f"for _0 in range({self._stack[name]}):")
-                self._note("_0", "Index")
-                self._put(depth + 1, f"{name}[_0] = 0.0")
+                if sort != "blank":
+                    self._put(depth, f"for _0 in range({self._stack[name]}):")
+                    self._note("_0", "Index")
+                    self._put(depth + 1, f"{name}[_0] = 0.0")
             case ast.Assign(targets=targets, value=value):
                 text, kind = self._value(value)
                 self._put(depth, " = ".join([*(self._place(target, kind) for target in targets), text]))

@@ -18,7 +18,7 @@ import pytest
 from twice import called_twice
 
 import calibeat
-from calibeat.core.subset import exps, scratch, unrolled
+from calibeat.core.subset import blank, exps, scratch, unrolled
 
 PACKAGE = Path(calibeat.__file__).parent
 sys.path.insert(0, str(Path(__file__).parents[2] / "compiling"))
@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Bytes, Ints, Slots, Table, Vector
-from calibeat.core.subset import entry, exps, kernel, large_kernel, loop, prefetch, scratch, unrolled
+from calibeat.core.subset import blank, entry, exps, kernel, large_kernel, loop, prefetch, scratch, unrolled
 """
 TOYS = '''
 WIDTH, GAIN = 3, 2.0**-3
@@ -356,6 +356,15 @@ def scratches(x: float) -> float:
 
 
 @entry
+def without_zeros(x: float) -> float:
+    space = blank(WIDTH)
+    space[1] = x
+    for i in range(1, WIDTH - 1):
+        space[i + 1] = space[i] + 1.0
+    return first(space[1:]) + space[WIDTH - 1]
+
+
+@entry
 def tables(t: Table, u: Table, n: Ints) -> float:
     rows, columns = t.shape
     for i in range(rows):
@@ -416,7 +425,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]
     compiled = module_from_spec(found)
     found.loader.exec_module(compiled)
     space: dict[str, Any] = {"math": math, "NamedTuple": NamedTuple, "scratch": scratch, "prefetch": lambda _, __: None}
-    space |= {"exps": exps, "unrolled": unrolled}
+    space |= {"blank": blank, "exps": exps, "unrolled": unrolled}
     space |= dict.fromkeys(("entry", "kernel", "large_kernel", "loop"), lambda function: function)
     exec(f"from __future__ import annotations\n{TOYS}{MEANT}", space)  # noqa: S102 - our own code
     names = re.findall(r"^@(?:entry|loop)\ndef (\w+)", MEANT, re.MULTILINE)
@@ -458,6 +467,7 @@ CALLS: list[tuple[str, Any, Any]] = [
         for most in (1e-9, 0.7, 40.0, 500.0)
     ),
     ("scratches", lambda: (1.5,), 6.0),
+    ("without_zeros", lambda: (1.5,), 4.0),
     ("tables", lambda: (np.ones((2, 3)), np.full((2, 3, 2, 1), 0.5), ints(0, 0)), None),
     ("kinds", lambda: (np.zeros(3), ints(1, 2, 3), ints(4, 5, 6).astype(np.int32), np.uint8([7, 8, 9]), 1), None),
     ("many", lambda: (np.linspace(-3, 3, 101), np.zeros(101)), None),

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -191,9 +191,15 @@ def bounded(z: float, most: float) -> float:
 
 
 @kernel
+def odds(p: float) -> float:
+    """How many times likelier 1 is than 0."""
+    return p / (1.0 - p)
+
+
+@kernel
 def issued_logit(p: float) -> float:
     """The logit of what a lane said, as the horizon lane looks at it."""
-    return bounded(math.log(p / (1.0 - p)), MOST_LANE_LOGIT)
+    return bounded(math.log(odds(p)), MOST_LANE_LOGIT)
 
 
 @kernel
@@ -336,18 +342,20 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
 
 @kernel
 def lanes_step(
-    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector
+    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, back: Hindsight
 ) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
     f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
     lag = n - 1.0 - receipt[SEEN]
-    says = scratch(2 * AT_ONCE)  # behind what the lanes say stand their likelihoods
+    says = scratch(AT_ONCE)
     note_lag(row, n, lag)
-    if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0):
-        weigh_lanes(row, n, y, f, receipt)
+    if back.lanes:
+        late_step(row, f, n, lag, y, horizon, receipt, back.late)
+        for k in range(KALMAN_LANES + 1):
+            says[k] = back.late[SAYS + k]
     else:
-        late_step(row, f, x, g, x0, x1, n, lag, y, horizon, receipt, says)
+        weigh_lanes(row, n, y, f, receipt)
     if lag == 0.0:  # nothing has moved, and what was issued is what they say now
         for k in range(KALMAN_LANES + 1):
             says[k] = receipt[LANE + k]
@@ -373,73 +381,125 @@ def weigh_lanes(row: Vector, n: float, y: float, f: float, receipt: Vector) -> N
     row[w + 5] = keep * u5 + gift
 
 
+# ---- late outcomes ---------------------------------------------------------------------------------------------------
+
+# A late outcome needs sixteen logarithms and eighteen exponentials, of the lanes and of the splines behind them. One
+# after another they would take a third of its time. So each part writes into the array `late` what it needs logarithms
+# of, then what it needs exponentials of, and `kernel.look_back` takes all of a kind together. Places in `late`:
+SPLINE_LOGS = 0  # of the likelihoods of the expert and the two splines, and of what `staleness` compares
+LANE_LOGS = 4  # of the likelihoods of the six lanes that learn
+LANE_STALE = 10  # of what `staleness` compares
+LANE_ODDS = 11  # of the odds that the paper's OPS and the Kalman lanes issued
+SPLINE_EXPONENTS = 16  # minus the offsets of the splines, and three tempered likelihoods
+TEMPERED = 21  # likelihoods of the six lanes that learn, and of the score
+SAYS = 28  # what the lanes that learn say now
+PHI = SAYS + AT_ONCE  # of the horizon lane
+ISSUED_HORIZON = PHI + SIZE  # what the horizon lane said, or would have said
+LATE = ISSUED_HORIZON + 1
+
+
+class Hindsight(NamedTuple):
+    """Whether the lanes and the splines treat an outcome as late, and what was taken together for them."""
+
+    lanes: bool
+    splines: bool
+    late: Vector
+
+
+@kernel
+def lanes_are_late(row: Vector, n: float, horizon: int, receipt: Vector) -> bool:
+    """Whether the n-th outcome is late, or an earlier one was and has left its traces."""
+    at_once = n - 1.0 - receipt[SEEN] == 0.0
+    return not (at_once and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0))
+
+
+@kernel
+def lanes_logarithms(
+    row: Vector, clip: float, x0: float, x1: float, y: float, horizon: int, receipt: Vector, late: Vector
+) -> None:
+    """What the lanes need logarithms of."""
+    w6, h = 0.0, 0.5
+    late[PHI + 1] = bounded(x0 - x1, MOST_SCORE_LOGIT)
+    if horizon > 0:
+        if row[horizon + HORIZON_WEIGHT] == 0.0:  # this outcome is the first late one
+            wake(row, horizon)
+        w6, h = row[horizon + HORIZON_WEIGHT], receipt[HORIZON_LANE]
+        if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
+            z = late[PHI + 1] + issued_logit(receipt[PAPER_LANE])
+            for k in range(KALMAN_LANES):
+                z += issued_logit(receipt[LANE + k])
+            h = squashed(z / 6.0)
+    late[ISSUED_HORIZON] = h
+    L, w = LANE_LOGS, WEIGHT
+    for k in range(KALMAN_LANES):
+        late[L + k] = likelihood(receipt[LANE + k], y)
+        late[LANE_ODDS + 1 + k] = odds(receipt[LANE + k])
+    late[L + 4], late[LANE_ODDS] = likelihood(receipt[PAPER_LANE], y), odds(receipt[PAPER_LANE])
+    late[L + 5] = likelihood(h, y)
+    fresh = row[w] * late[L] + row[w + 1] * late[L + 1] + row[w + 2] * late[L + 2] + row[w + 3] * late[L + 3]
+    fresh += row[w + 4] * likelihood(clipped(receipt[SCORE], clip), y)
+    fresh = fresh + row[w + 5] * late[L + 4] + w6 * late[L + 5]
+    late[LANE_STALE] = fresh / likelihood(receipt[EXPERT], y)
+
+
+@kernel
+def lanes_exponents(
+    row: Vector, clip: float, x0: float, x1: float, y: float, horizon: int, receipt: Vector, late: Vector
+) -> None:
+    """What the lanes need exponentials of."""
+    x, g = lane_features(clip, clipped(receipt[SCORE], clip), x0, x1)
+    says = late[SAYS : SAYS + AT_ONCE]
+    if horizon > 0:
+        for k in range(KALMAN_LANES + 1):
+            late[PHI + 2 + k] = bounded(late[LANE_ODDS + k], MOST_LANE_LOGIT)
+        says[HORIZON] = horizon_logit(row, horizon, late[PHI : PHI + SIZE])
+    lane_logits(row, x, g, x0 - x1, says)
+    exponents(says)
+    if row[TEMPER] != 1.0:  # L_k^(1/T), by the logarithm
+        s = 1.0 / row[TEMPER]
+        for k in range(6):
+            late[TEMPERED + k] = s * late[LANE_LOGS + k]
+        late[TEMPERED + 6] = s * (x0 if y == 1.0 else x1)
+
+
 @kernel
 def late_step(
-    row: Vector,
-    f: float,
-    x: float,
-    g: float,
-    x0: float,
-    x1: float,
-    n: float,
-    lag: float,
-    y: float,
-    horizon: int,
-    receipt: Vector,
-    says: Vector,
+    row: Vector, f: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, late: Vector
 ) -> None:
     """The weights, and the horizon lane, of a stream that has had late outcomes (the module has the formulas).
 
-    What the lanes say now is put in `says`. All exponentials are taken together.
+    What the lanes say now is put in `late`.
     """
-    phi = scratch(AT_ONCE)
-    w6, l6, parts, last = 0.0, 1.0, 6.0, 0
+    says, temper = late[SAYS : SAYS + AT_ONCE], row[TEMPER]
+    sigmoids(says)
+    w6, parts, last = 0.0, 6.0, 0
     if horizon > 0:
         parts, last = 7.0, horizon + HORIZON_WEIGHT
-        if row[last] == 0.0:  # this outcome is the first late one
-            wake(row, horizon)
-        phi[0], phi[1], phi[2] = 1.0, bounded(x0 - x1, MOST_SCORE_LOGIT), issued_logit(receipt[PAPER_LANE])
-        for k in range(KALMAN_LANES):
-            phi[3 + k] = issued_logit(receipt[LANE + k])
-        h = receipt[HORIZON_LANE]
-        if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
-            h = squashed((phi[1] + phi[2] + phi[3] + phi[4] + phi[5] + phi[6]) / 6.0)
-        w6, l6 = row[last], likelihood(h, y)
-        says[HORIZON] = horizon_logit(row, horizon, phi)
-    lane_logits(row, x, g, x0 - x1, says)
-    exponents(says)
-    l0, l1 = likelihood(receipt[LANE], y), likelihood(receipt[LANE + 1], y)
-    l2, l3 = likelihood(receipt[LANE + 2], y), likelihood(receipt[LANE + 3], y)
-    l4, l5 = likelihood(f, y), likelihood(receipt[PAPER_LANE], y)
-    w0, w1, w2 = row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2]
-    w3, w4, w5 = row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5]
-    stale, temper = 0.0, row[TEMPER]
-    if lag > 0.0:
-        fresh = w0 * l0 + w1 * l1 + w2 * l2 + w3 * l3 + w4 * l4 + w5 * l5 + w6 * l6
-        stale = staleness(fresh, likelihood(receipt[EXPERT], y))
-    if temper != 1.0:  # L_k^(1/T), by the logarithm
-        s, L = 1.0 / temper, AT_ONCE
-        says[L], says[L + 1], says[L + 2] = s * math.log(l0), s * math.log(l1), s * math.log(l2)
-        says[L + 3], says[L + 4] = s * math.log(l3), s * (x0 if y == 1.0 else x1)
-        says[L + 5], says[L + 6] = s * math.log(l5), s * math.log(l6)
-        exps(says, 2 * AT_ONCE)
-        l0, l1, l2, l3 = says[L], says[L + 1], says[L + 2], says[L + 3]
-        l4, l5, l6 = says[L + 4], says[L + 5], says[L + 6]
-    else:
-        exps(says, AT_ONCE)
-    sigmoids(says)
-    w0, w1, w2, w3, w4, w5, w6 = w0 * l0, w1 * l1, w2 * l2, w3 * l3, w4 * l4, w5 * l5, w6 * l6
+        w6 = row[last]
+    l0, l1, l2, l3 = late[TEMPERED], late[TEMPERED + 1], late[TEMPERED + 2], late[TEMPERED + 3]
+    l5, l6, l4 = late[TEMPERED + 4], late[TEMPERED + 5], late[TEMPERED + 6]
+    if temper == 1.0:
+        l0, l1 = likelihood(receipt[LANE], y), likelihood(receipt[LANE + 1], y)
+        l2, l3 = likelihood(receipt[LANE + 2], y), likelihood(receipt[LANE + 3], y)
+        l4, l5, l6 = likelihood(f, y), likelihood(receipt[PAPER_LANE], y), likelihood(late[ISSUED_HORIZON], y)
+    w0, w1, w2 = row[WEIGHT] * l0, row[WEIGHT + 1] * l1, row[WEIGHT + 2] * l2
+    w3, w4, w5 = row[WEIGHT + 3] * l3, row[WEIGHT + 4] * l4, row[WEIGHT + 5] * l5
+    w6 *= l6
     alpha = SHARE / n
     keep, gift = (1.0 - alpha) / (w0 + w1 + w2 + w3 + w4 + w5 + w6), alpha / parts
     row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2] = keep * w0 + gift, keep * w1 + gift, keep * w2 + gift
     row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5] = keep * w3 + gift, keep * w4 + gift, keep * w5 + gift
     if last > 0:
         row[last] = keep * w6 + gift
-    row[STALENESS] += stale
+    if lag > 0.0:
+        row[STALENESS] += max(0.0, late[LANE_STALE])
     if 1.0 + row[STALENESS] > LAZY * temper:
         flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
     if last > 0:
-        horizon_step(row, horizon, y, phi, says[HORIZON])
+        horizon_step(row, horizon, y, late[PHI : PHI + SIZE], says[HORIZON])
+
+
+# ---- the lanes: one step each ----------------------------------------------------------------------------------------
 
 
 @kernel

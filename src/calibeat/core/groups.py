@@ -34,15 +34,15 @@ from typing import NamedTuple
 
 from calibeat._util.types import Bytes, Ints, Vector
 
-from .auto import LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
+from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
 from .calibeating import SPLINE
 from .guard import centre
-from .kernel import Asked, Played, ask, ask_again, play, settle_learner, settle_rest
+from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, LANE, MOST_RECEIPT, SCORE, SEEN
-from .subset import entry, exps, kernel, large_kernel, loop, prefetch, scratch
+from .subset import blank, entry, exps, kernel, large_kernel, loop, prefetch, scratch
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -343,11 +343,13 @@ def settle_found(
     spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, y: float, words: Ints, receipt: Vector
 ) -> None:
     """The same, where `cells.found` has what `find_cells` finds."""
-    settle_learner(spec, row, asked, y, receipt)
+    late = blank(LATE)
+    back = look_back(spec, row, asked, y, receipt[cells.receipt + GROUPED], receipt, late)
+    settle_learner(spec, row, asked, y, receipt, back)
     settle_cells(cells, row, row[N] + 1.0, y, issued(spec, receipt), words, receipt)
     m = receipt[EXPERT]
     receipt[EXPERT] = receipt[cells.receipt + GROUPED]
-    settle_rest(spec, row, t, asked, cell, y, receipt)
+    settle_rest(spec, row, t, asked, cell, y, receipt, back)
     receipt[EXPERT] = m
 
 

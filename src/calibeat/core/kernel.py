@@ -18,7 +18,24 @@ from typing import NamedTuple
 from calibeat._util.types import Vector
 
 from .algebra import sigmoid, theta_dot, theta_start
-from .auto import clipped, inside, lanes_start, lanes_step, mix, weigh_evidence
+from .auto import (
+    AT_ONCE,
+    LANE_LOGS,
+    LATE,
+    PHI,
+    SPLINE_EXPONENTS,
+    SPLINE_LOGS,
+    Hindsight,
+    clipped,
+    inside,
+    lanes_are_late,
+    lanes_exponents,
+    lanes_logarithms,
+    lanes_start,
+    lanes_step,
+    mix,
+    weigh_evidence,
+)
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
@@ -37,8 +54,8 @@ from .learners import (
 )
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean, wants_history, wants_refit
-from .spline import spline, spline_step
-from .subset import entry, kernel
+from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late
+from .subset import blank, entry, exps, kernel
 
 
 class Asked(NamedTuple):
@@ -135,12 +152,36 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> None:
     """Learn outcome y of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
     number of forecasts made so far."""
-    settle_learner(spec, row, asked, y, receipt)
-    settle_rest(spec, row, t, asked, cell, y, receipt)
+    late = blank(LATE)
+    back = look_back(spec, row, asked, y, receipt[EXPERT] if spec.mixes else 0.0, receipt, late)
+    settle_learner(spec, row, asked, y, receipt, back)
+    settle_rest(spec, row, t, asked, cell, y, receipt, back)
 
 
 @kernel
-def settle_learner(spec: Spec, row: Vector, asked: Asked, y: float, receipt: Vector) -> None:
+def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt: Vector, late: Vector) -> Hindsight:
+    """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m."""
+    n, x0, x1 = row[N] + 1.0, asked.x0, asked.x1
+    lanes = spec.mixes and spec.learner == LANES and lanes_are_late(row, n, spec.horizon, receipt)
+    splines = spec.mixes and spec.calibeater == SPLINE and splines_are_late(row, spec.cells, n, receipt)
+    if lanes or splines:
+        if splines:
+            spline_logarithms(row, spec.cells, y, m, receipt, late)
+        if lanes:
+            lanes_logarithms(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
+        first, last = SPLINE_LOGS if splines else LANE_LOGS, SPLINE_EXPONENTS if lanes else LANE_LOGS
+        for k in range(first, last):
+            late[k] = math.log(late[k])
+        if splines:
+            spline_exponents(row, spec.clip, logit_of(spec.features, x0, x1), spec.cells, m, receipt, late)
+        if lanes:
+            lanes_exponents(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
+        exps(late[SPLINE_EXPONENTS:PHI], PHI - SPLINE_EXPONENTS if lanes else AT_ONCE)
+    return Hindsight(lanes, splines, late)
+
+
+@kernel
+def settle_learner(spec: Spec, row: Vector, asked: Asked, y: float, receipt: Vector, back: Hindsight) -> None:
     """The learner's part of `settle`."""
     x0, x1, x2, p = asked.x0, asked.x1, asked.x2, asked.expert
     if spec.learner == ONS_STEP:
@@ -150,16 +191,18 @@ def settle_learner(spec: Spec, row: Vector, asked: Asked, y: float, receipt: Vec
     elif spec.learner == AIOLI_STEP:
         aioli_step(row, spec.d, x0, x1, x2, p, asked.logit, y, spec.gain)
     elif spec.mixes and spec.learner == LANES:
-        lanes_step(row, spec.clip, x0, x1, row[N] + 1.0, y, spec.horizon, receipt)
+        lanes_step(row, spec.clip, x0, x1, row[N] + 1.0, y, spec.horizon, receipt, back)
 
 
 @kernel
-def settle_rest(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> None:
+def settle_rest(
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector, back: Hindsight
+) -> None:
     """What stands behind the learner: calibeater, guard, evidence and the counts."""
     if spec.calibeater != KEEP:
         if spec.mixes and spec.calibeater == SPLINE:
             x = logit_of(spec.features, asked.x0, asked.x1)
-            spline_step(row, spec.clip, x, spec.cells, row[N] + 1.0, y, receipt)
+            spline_step(row, spec.clip, x, spec.cells, row[N] + 1.0, y, receipt, back)
         else:
             row[spec.cells + 2 * cell] += y
             row[spec.cells + 2 * cell + 1] += 1.0

@@ -18,25 +18,26 @@ from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
 from .auto import (
-    AT_ONCE,
     EPS,
     FURTHEST,
     LARGEST,
     LAZY,
     SHARE,
+    SPLINE_EXPONENTS,
+    SPLINE_LOGS,
+    Hindsight,
     bounded,
     check_mixture,
     clipped,
     flatten,
     inside,
     likelihood,
-    staleness,
 )
 from .calibeating import SPLINE
 from .features import Scaling
 from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
-from .subset import exps, kernel, scratch
+from .subset import kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -244,31 +245,47 @@ def tenth(p: float) -> int:
 
 
 @kernel
-def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector) -> None:
+def splines_are_late(row: Vector, cells: int, n: float, receipt: Vector) -> bool:
+    """Whether the n-th outcome is late, or the weights are tempered."""
+    return n - 1.0 - receipt[SEEN] > 0.0 or row[cells + SPLINE_TEMPER] != 1.0
+
+
+@kernel
+def spline_logarithms(row: Vector, cells: int, y: float, m: float, receipt: Vector, late: Vector) -> None:
+    """What the splines on the expert m need logarithms of (`auto` says what `late` is)."""
+    l0, l1, l2 = likelihood(m, y), likelihood(receipt[SCORE_SPLINE], y), likelihood(receipt[EXPERT_SPLINE], y)
+    weight, L = cells + SPLINE_WEIGHT, SPLINE_LOGS
+    fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
+    late[L], late[L + 1], late[L + 2] = l0, l1, l2
+    late[L + 3] = fresh / likelihood(receipt[UNCONTROLLED], y)
+
+
+@kernel
+def spline_exponents(row: Vector, clip: float, x: float, cells: int, m: float, receipt: Vector, late: Vector) -> None:
+    """What they need exponentials of."""
+    c, d = shifts(row, clip, clipped(receipt[SCORE], clip), x, cells, m)
+    E, temper = SPLINE_EXPONENTS, row[cells + SPLINE_TEMPER]
+    late[E], late[E + 1] = bounded(c, FURTHEST), bounded(d, FURTHEST)
+    if temper != 1.0:  # L_k^(1/T), by the logarithm
+        for k in range(3):
+            late[E + 2 + k] = (1.0 / temper) * late[SPLINE_LOGS + k]
+
+
+@kernel
+def spline_step(
+    row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, back: Hindsight
+) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
     m, f, p = receipt[EXPERT], clipped(receipt[SCORE], clip), receipt[FORECAST]
     s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
-    lag, temper = n - 1.0 - receipt[SEEN], row[cells + SPLINE_TEMPER]
     l0, l1, l2, stale = likelihood(m, y), likelihood(s, y), likelihood(r, y), 0.0
-    if lag > 0.0 or temper != 1.0:
-        if lag > 0.0:
-            weight = cells + SPLINE_WEIGHT
-            fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
-            stale = staleness(fresh, likelihood(receipt[UNCONTROLLED], y))
-        c = scratch(AT_ONCE)
-        c0, c1 = shifts(row, clip, f, x, cells, m)
-        c[0], c[1] = bounded(c0, FURTHEST), bounded(c1, FURTHEST)
-        if temper != 1.0:  # L_k^(1/T), by the logarithm
-            c[2], c[3], c[4] = (
-                (1.0 / temper) * math.log(l0),
-                (1.0 / temper) * math.log(l1),
-                (1.0 / temper) * math.log(l2),
-            )
-        exps(c, AT_ONCE)
-        if temper != 1.0:
-            l0, l1, l2 = c[2], c[3], c[4]
-        if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
-            s, r = corrected(row, clip, f, cells, m, c[0], c[1])
+    if back.splines:
+        E, late = SPLINE_EXPONENTS, back.late
+        if row[cells + SPLINE_TEMPER] != 1.0:
+            l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
+        if n - 1.0 - receipt[SEEN] > 0.0:  # else nothing has moved, and what was issued is what they say now
+            stale = max(0.0, late[SPLINE_LOGS + 3])
+            s, r = corrected(row, clip, f, cells, m, late[E], late[E + 1])
     weigh_splines(row, cells, n, l0, l1, l2, stale)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)

@@ -70,6 +70,11 @@ def scratch(size: int) -> Vector:
     return np.zeros(size)
 
 
+def blank(size: int) -> Vector:
+    """As `scratch`, without the zeros: numbers that are written before anything depends on them."""
+    return np.full(size, np.nan)
+
+
 def exps(numbers: Vector, count: int) -> None:
     """e^x of the first numbers, in place: none beyond 500. The bits are those of `math.exp`, which takes five times as
     long where the processor can do several at once (`calibeat/_exponential.pxi`)."""
