@@ -344,11 +344,12 @@ def test_a_store_that_is_locked_is_written_later(store: str) -> None:
         assert journal(store) == 0
 
 
-def test_a_command_does_what_a_killed_service_has_left(store: str) -> None:
+def test_a_command_does_what_a_killed_service_has_left(store: str, caplog: pytest.LogCaptureFixture) -> None:
     with killed(store) as service:
         play(service, 2)
     assert whole(store)
     assert journal(store) == 0
+    assert caplog.messages == ["a process before had no time to write 2 groups into the tables: they are there now"]
 
 
 def test_a_command_beside_a_service_leaves_the_journal_to_it(store: str) -> None:

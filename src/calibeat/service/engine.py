@@ -1118,6 +1118,7 @@ def follow_journal(store: Store) -> None:
     engine = Engine(store, settings, Model.named(meta["method"], int(meta["seed"]), settings.monitor))
     engine.do_again(groups)
     engine.write_out()
+    _log.warning("a process before had no time to write %d groups into the tables: they are there now", len(groups))
 
 
 def recover(url: str) -> None:
