@@ -294,3 +294,32 @@ def test_a_session_that_ends_late_does_not_keep_a_command_out(
         monkeypatch.setattr(postgres.time, "sleep", end_the_first)
         with owned(url):
             pass
+
+
+def test_a_group_that_fills_the_socket_is_sent_whole(server: Postgres) -> None:
+    """Otherwise this waits for ever: the server for the rest of a statement, the client for the answer."""
+    url = server.database()
+    with desk(url) as service:
+        for turn in range(4):  # statements are prepared meanwhile
+            events = [ForecastEvent(f"s{at}", f"{turn}-{at}", 0.5) for at in range(2_000)]
+            assert len(service.group(events)[0]) == 2_000
+    assert info(url)["forecasts"] == 8_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("bigint", [0, -1, 2**63 - 1, -(2**63)]),
+        ("bigint", [None, 5, None]),
+        ("int2", [1, None, -32_768, 32_767]),
+        ("float8", [0.1, -0.0, 1e308, float("inf"), None, 5e-324]),
+        ("float8", [1.0]),
+        ("text", ["", "ä€😀", None, "x" * 300]),
+        ("bytea", [b"", None, bytes(range(256))]),
+    ],
+)
+def test_arrays_are_read_as_they_were_packed(server: Postgres, kind: str, column: list[Any]) -> None:
+    with closing(open_connection(server.database())) as connection:
+        ((found,),) = connection.all(f"SELECT ?::{kind}[]", (postgres.packed_array(kind, column),))
+    assert found == column
+    assert [str(each) for each in found] == [str(each) for each in column]
