@@ -297,20 +297,27 @@ def hash_ints(keys: Ints, first: int, second: int, hashes: Hashes) -> None:
         hashes[i] = int_hash(keys[i], first, second)
 
 
+@kernel
+def folded(x: int) -> int:
+    """A number below 2^63 modulo 2^31 - 1, up to a few more than that: 2^31 is 1."""
+    x = (x & PRIME) + (x >> 31)
+    return (x & PRIME) + (x >> 31)
+
+
 @entry
 def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: int) -> int:
     """The hash of text[start:end], in numbers that never leave 63 bits: the same in every host."""
     h = begin
     j = start
     while j + 3 <= end:
-        h = (h * point + text[j] + text[j + 1] * 256 + text[j + 2] * 65536) % PRIME
+        h = folded(h * point + text[j] + text[j + 1] * 256 + text[j + 2] * 65536)
         j += 3
     rest = 0
     if j < end:
         rest = text[j] + 0
     if j + 1 < end:
         rest += text[j + 1] * 256
-    h = (h * point + rest) % PRIME
+    h = folded(h * point + rest)
     h = (h * point + (end - start)) % PRIME
     h ^= mask
     h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
