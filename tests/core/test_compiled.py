@@ -139,8 +139,21 @@ def rows_from_outside() -> None:
         good = bank._store.matrix[: len(bank)].copy()
         rows.check_rows(method, good, bank._clock)
         stats, cells = method.width, method.spec.cells
-        changes = {stats: -1.0, stats + 1: 1e9, stats + 2: -1.0, layout.N: 99.0, layout.T: 99.0, cells: -2.0, 5: np.inf}
-        for column, value in (changes | {layout.THETA + 2: -1.0} if method is not AUTO else changes).items():
+        changes = {
+            stats: -1.0,
+            stats + 1: 1e9,
+            stats + 2: -1.0,
+            layout.N: 99.0,
+            layout.T: 99.0,
+            cells + 4: -2.0,
+            5: np.inf,
+        }
+        if method is AUTO:  # a variance and a covariance of a lane, and of the horizon lane
+            lane, horizon = layout.VAR_A + 4, method.width - layout.HORIZON_WIDTH + layout.HORIZON_COVARIANCE
+            changes |= {layout.VAR_A + 2: 0.0, lane: 1e3, horizon: -1.0, horizon + 1: 1e3, method.width - 1: 1e3}
+        else:
+            changes |= {layout.THETA + 2: -1.0, layout.THETA + 3: 1e3}
+        for column, value in changes.items():
             bad = good.copy()
             bad[3, column] = value
             with pytest.raises(calibeat.InvalidInput, match="at row 3"):
