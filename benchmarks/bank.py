@@ -283,8 +283,8 @@ def write_raw(path: Path, content: bytes) -> None:
     """
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        for first in range(0, len(content), 2**20):
-            file.write(memoryview(content)[first : first + 2**20])
+        for first in range(0, len(content), 2**23):
+            file.write(memoryview(content)[first : first + 2**23])
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

@@ -88,10 +88,10 @@ def with_array(whole: bytes, name: str, values: Any) -> bytes:
 
 
 def naive_checksum(content: bytes) -> str:
-    """The checksum of the pages of an array: that of each MiB goes on from the one before."""
+    """The checksum of the pages of an array: that of each 8 MiB goes on from the one before."""
     total = 0
-    for first in range(0, len(content), 2**20):
-        total = checksum_of_part(content[first : first + 2**20], total)
+    for first in range(0, len(content), 2**23):
+        total = checksum_of_part(content[first : first + 2**23], total)
     return f"{total:016x}"
 
 

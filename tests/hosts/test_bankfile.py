@@ -171,20 +171,19 @@ def test_every_damage_is_noticed(tmp_path: Path) -> None:
         refused(damaged, whole + more, f"must have {len(whole)} bytes, got {len(whole) + len(more)}")
 
 
-def test_damage_far_behind_the_first_mebibyte(tmp_path: Path) -> None:
-    """Each mebibyte goes on from the one before: none may be exchanged, and none is left out."""
-    keys = np.arange(12_000)
+def test_damage_where_one_checksum_goes_on_from_another(tmp_path: Path) -> None:
+    keys = np.arange(33_000)
     bank = Bank(TOPS)
-    bank.run(keys, np.linspace(0.1, 0.9, 12_000), keys % 2)
+    bank.run(keys, np.linspace(0.1, 0.9, len(keys)), keys % 2)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
     place = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])["arrays"]["rows"]
-    first, end = place["offset"], place["offset"] + place["bytes"]
-    assert place["checksum"] == naive_checksum(whole[first:] if end > len(whole) - 4096 else b"")
-    parts = [whole[at : at + 2**20] for at in range(first, end, 2**20)]
-    assert len(parts) == 4
-    refused(tmp_path / "damaged", whole[:first] + b"".join([parts[1], parts[0], *parts[2:]]), "rows undamaged")
-    for at in (first + 2**20, first + 2**21 + 12_345, end - 1):
+    first, part = place["offset"], place["offset"] + 2**23
+    assert part + 4096 < first + place["bytes"]
+    assert place["checksum"] == naive_checksum(whole[first : first + -(-place["bytes"] // 4096) * 4096])
+    before, behind = whole[part - 4096 : part], whole[part : part + 4096]
+    refused(tmp_path / "damaged", whole[: part - 4096] + behind + before + whole[part + 4096 :], "rows undamaged")
+    for at in (first, part - 1, part, first + place["bytes"] - 1):
         refused(tmp_path / "damaged", whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :], "rows undamaged")
 
 
