@@ -279,7 +279,7 @@ def of_file(bank: Bank, repeats: int) -> tuple[dict[str, float], int]:
 def write_raw(path: Path, content: bytes) -> None:
     """A new file, in pieces as `save` writes them, which is on the disk before it replaces the old one.
 
-    Written over the old one, it would have the system's memory of that: on some machines new memory is far slower.
+    Were the old one removed first, the new one would get its memory; `save` must take new memory, which may cost more.
     """
     part = path.with_suffix(".part")
     with part.open("wb") as file:

@@ -109,5 +109,5 @@ def checksum_of_part(content: bytes, before: int) -> int:
         lane = i + 1
         for word in struct.unpack(f"<{len(content) // 8}Q", content)[i::8]:
             lane = stirred(lane, word)
-        total = mix_word((total ^ lane) - 2**64 * ((total ^ lane) >> 63)) % 2**64
+        total = mix_word(total ^ lane) % 2**64
     return total

@@ -174,9 +174,8 @@ def find_indefinite(packed: Vector, stride: int, d: int, lanes: int, most: Vecto
     """What is wrong with the symmetric matrices of each row, one for each lane: 1 if a diagonal is not in (0, most], 2
     if an entry is larger than its diagonal allows, else 0. In a packed matrix the lanes of an entry stand together."""
     for row in range(len(faults)):
-        first = row * stride
         positive, bounded = 1, 1
-        at = first
+        at = row * stride
         for i in range(d):
             diagonal = at
             other = at

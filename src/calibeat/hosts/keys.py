@@ -781,9 +781,9 @@ class StringIndex(Index):
     def find_own(self, first: int, last: int) -> Slots:
         """By the hashes of the text: those that are written down may be wrong."""
         starts, slots = self._marks[first:last, 0].copy(), np.empty(last - first, dtype=np.int32)
-        ends, find = starts + (self._marks[first:last, 1] >> 31), find_strings
+        ends = starts + (self._marks[first:last, 1] >> 31)
         hashes = self.seed.of_strings(self._text, starts, ends)
-        find(self._text, self._marks.reshape(-1), self.table, self._text, starts, ends, hashes, slots)
+        find_strings(self._text, self._marks.reshape(-1), self.table, self._text, starts, ends, hashes, slots)
         return slots
 
     def entry(self, slot: int) -> Ints:
