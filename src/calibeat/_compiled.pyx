@@ -13,7 +13,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.number cimport PyNumber_Divmod, PyNumber_FloorDivide, PyNumber_Power, PyNumber_Remainder, PyNumber_TrueDivide
 from cpython.object cimport Py_EQ, Py_NE, PyObject_RichCompare
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 cdef extern from *:
     """
@@ -120,6 +120,7 @@ cdef F64N F64N_of(object array, str name) except *:
 
 
 include "kernels.pxi"
+include "_checksum.pxi"
 include "_exponential.pxi"
 include "_lists.pxi"
 include "_groups.pxi"

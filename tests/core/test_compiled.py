@@ -131,6 +131,35 @@ def refits_and_hindsight() -> None:
         calibeat.metrics.best_parameters(name, *STREAMS["random"]())
 
 
+@compares("core_algebra_find_indefinite", "core_calibeating_find_wrong_cells", "hosts_rows_find_bad_stats")
+def rows_from_outside() -> None:
+    for method in (AUTO, HOPS, TOPS):
+        bank = Bank(method, seed=1)
+        bank.run(np.arange(300) % 7, *drifting(300))
+        good = bank._store.matrix[: len(bank)].copy()
+        rows.check_rows(method, good, bank._clock)
+        stats, cells = method.width, method.spec.cells
+        changes = {
+            stats: -1.0,
+            stats + 1: 1e9,
+            stats + 2: -1.0,
+            layout.N: 99.0,
+            layout.T: 99.0,
+            cells + 4: -2.0,
+            5: np.inf,
+        }
+        if method is AUTO:  # a variance and a covariance of a lane, and of the horizon lane
+            lane, horizon = layout.VAR_A + 4, method.width - layout.HORIZON_WIDTH + layout.HORIZON_COVARIANCE
+            changes |= {layout.VAR_A + 2: 0.0, lane: 1e3, horizon: -1.0, horizon + 1: 1e3, method.width - 1: 1e3}
+        else:
+            changes |= {layout.THETA + 2: -1.0, layout.THETA + 3: 1e3}
+        for column, value in changes.items():
+            bad = good.copy()
+            bad[3, column] = value
+            with pytest.raises(calibeat.InvalidInput, match="at row 3"):
+                rows.check_rows(method, bad, bank._clock)
+
+
 @compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")
 def single_loops() -> None:
     """What no host asks for: the lane that never moves, and slots of another thread."""

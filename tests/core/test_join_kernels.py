@@ -412,7 +412,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]
         pytest.skip("there is no C compiler, or no source of the core")
     folder = tmp_path_factory.mktemp("toys")
     (folder / "kernels.pxi").write_text(joined(folder, MEANT))
-    for part in ("_exponential.pxi", "_lists.pxi"):
+    for part in ("_checksum.pxi", "_exponential.pxi", "_lists.pxi"):
         shutil.copy(PACKAGE / part, folder)
     core = (PACKAGE / "_compiled.pyx").read_text()
     for part in ('include "_groups.pxi"', 'include "_stream.pxi"'):

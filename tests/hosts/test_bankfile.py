@@ -22,11 +22,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from banks import filled, rewritten, with_array
+from banks import checksum_of_part, filled, naive_checksum, rewritten, with_array
 from conformance import same
 
 import calibeat.hosts.bankfile
 from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
+from calibeat._compiled import checksum
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
@@ -130,33 +131,96 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         bank.save(tmp_path / "no" / "bank")
 
 
+def refused(path: Path, content: bytes, message: str = "bank file must") -> None:
+    path.write_bytes(content)
+    for mmap in (False, True):
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(path, mmap=mmap)
+
+
 def test_every_damage_is_noticed(tmp_path: Path) -> None:
-    filled(strings=True).save(tmp_path / "bank")
+    filled(AUTO, strings=True).save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    length = struct.unpack_from("<I", whole, 12)[0]
-    header = json.loads(whole[48 : 48 + length])
-    filled_bytes = sorted(
-        {*range(48 + length)[:: max(1, length // 60)]}
-        | {
-            place["offset"] + i
-            for place in header["arrays"].values()
-            for i in (0, place["bytes"] // 2, place["bytes"] - 1)
-        }
-    )
     damaged = tmp_path / "damaged"
-    for at in filled_bytes:
-        damaged.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
-        for mmap in (False, True):
-            with pytest.raises(SnapshotMismatch):
-                Bank.load(damaged, mmap=mmap)
-    for size in (0, 7, 47, 60, 4096, len(whole) // 2, len(whole) - 1):
+    rng = np.random.default_rng(0)
+    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    edges = {
+        place["offset"] + i for place in header["arrays"].values() for i in (0, place["bytes"] - 1, place["bytes"])
+    }
+    for at in sorted({0, 8, 12, 16, 47, 48, 4095, len(whole) - 1, *edges, *rng.integers(0, len(whole), 150).tolist()}):
+        refused(damaged, whole[:at] + bytes([whole[at] ^ 1 << int(rng.integers(8))]) + whole[at + 1 :])
+    pages = [whole[at : at + 4096] for at in range(0, len(whole), 4096)]
+    assert len(pages) > 10
+    for i in range(len(pages)):
+        other = (i + 1) % len(pages)
+        swapped = pages.copy()
+        swapped[i], swapped[other] = pages[other], pages[i]
+        for content in (
+            swapped,
+            [*pages[:i], bytes(4096), *pages[i + 1 :]],
+            [*pages[:i], *pages[i + 1 :], bytes(4096)],
+        ):
+            if content != pages:
+                refused(damaged, b"".join(content))
+    for size in (0, 7, 47, 60, 4096, len(whole) // 2, len(whole) - 4096, len(whole) - 1):
         damaged.write_bytes(whole[:size])
         for verify in (False, True):
             with pytest.raises(SnapshotMismatch):
                 Bank.load(damaged, verify=verify)
-    damaged.write_bytes(whole + b"more")
-    with pytest.raises(SnapshotMismatch, match=f"must have {len(whole)} bytes, got {len(whole) + 4}"):
-        Bank.load(damaged)
+    for more in (b"more", bytes(4096)):
+        refused(damaged, whole + more, f"must have {len(whole)} bytes, got {len(whole) + len(more)}")
+
+
+def test_damage_where_one_checksum_goes_on_from_another(tmp_path: Path) -> None:
+    keys = np.arange(33_000)
+    bank = Bank(TOPS)
+    bank.run(keys, np.linspace(0.1, 0.9, len(keys)), keys % 2)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    place = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])["arrays"]["rows"]
+    first, part = place["offset"], place["offset"] + 2**23
+    assert part + 4096 < first + place["bytes"]
+    assert place["checksum"] == naive_checksum(whole[first : first + -(-place["bytes"] // 4096) * 4096])
+    before, behind = whole[part - 4096 : part], whole[part : part + 4096]
+    refused(tmp_path / "damaged", whole[: part - 4096] + behind + before + whole[part + 4096 :], "rows undamaged")
+    for at in (first, part - 1, part, first + place["bytes"] - 1):
+        refused(tmp_path / "damaged", whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :], "rows undamaged")
+
+
+def test_the_checksum_is_what_it_says() -> None:
+    rng = np.random.default_rng(1)
+    found = {}
+    for size in (0, 1, 7, 8, 63, 64, 65, 127, 128, 200, 4096):
+        random = rng.integers(0, 256, size, dtype=np.uint8).tobytes()
+        for content in (random, random + b"\0", bytes(size)):
+            for before in (0, 1, 2**64 - 1):
+                found[content, before] = checksum(content, before)
+                assert found[content, before] == checksum_of_part(content, before)
+    assert len(set(found.values())) == len(found)
+    content = rng.integers(0, 256, 200, dtype=np.uint8)
+    flipped = {checksum(content, 0)}
+    for bit in range(8 * len(content)):
+        content[bit // 8] ^= 1 << bit % 8
+        flipped.add(checksum(content, 0))
+        content[bit // 8] ^= 1 << bit % 8
+    assert len(flipped) == 1 + 8 * len(content)
+    changes = [(one ^ checksum(content, 0)).bit_count() for one in flipped]
+    assert 30 < np.mean(changes) < 34  # half of the bits, whichever was flipped
+    with pytest.raises(ValueError, match="contiguous"):
+        checksum(content[::2], 0)
+
+
+def test_a_file_with_other_checksums_is_refused_by_name(tmp_path: Path) -> None:
+    filled().save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    arrays = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])["arrays"]
+    for place in arrays.values():
+        place["sha256"] = place.pop("checksum")
+    message = "arrays must have an offset, bytes and a checksum, got 'offset, bytes, sha256'"
+    (tmp_path / "bank").write_bytes(rewritten(whole, arrays=arrays))
+    for verify in (False, True):
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "bank", verify=verify)
 
 
 def without(whole: bytes, field: str) -> bytes:
@@ -261,7 +325,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
         "table": (table, 8 * count),
         "rows": (rows, 8 * count * (TOPS.width + 6)),
     }
-    arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
+    arrays = {name: {"offset": at, "bytes": size, "checksum": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
         file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
@@ -312,10 +376,10 @@ def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
                 bank.save(tmp_path / "bank")
         assert (tmp_path / "bank").read_bytes() == before
         assert [file.name for file in tmp_path.iterdir()] == ["bank"]
-    bank._store.matrix[0, 1] = -1.0  # a state that no bank can have
+    bank._store.matrix[0, 1] = -1.0  # a state that no bank can have: `load` looks at what the numbers mean
+    bank.save(tmp_path / "bank")
     with pytest.raises(SnapshotMismatch, match="at row 0"):
-        bank.save(tmp_path / "bank")
-    assert (tmp_path / "bank").read_bytes() == before
+        Bank.load(tmp_path / "bank")
 
 
 def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
@@ -411,7 +475,7 @@ def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
     def write(name: str, sizes: dict[str, int], gap: int = 0) -> None:
         places, end = {}, 4096
         for array, size in sizes.items():
-            places[array] = {"offset": end, "bytes": size, "sha256": ""}
+            places[array] = {"offset": end, "bytes": size, "checksum": ""}
             end += -(-size // 4096) * 4096 + gap
         with (tmp_path / name).open("wb") as file:
             file.write(rewritten(whole, arrays=places)[:4096])

@@ -134,7 +134,6 @@ def test_impossible_content(K: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     bank = MultiBank(K)
     bank.run(["x", "y"], np.full((2, K), 1 / K), [0, 1])
     bank._store.matrix[1, 3] = 1e9
-    monkeypatch.setattr(bankfile, "load", lambda *_, **__: None)  # or `save` would notice
     bank.save(tmp_path / "odd.bank")
     monkeypatch.undo()
     with pytest.raises(SnapshotMismatch, match=r"must hold what a bank can hold.* - at row 1"):
@@ -157,7 +156,7 @@ def test_impossible_headers(
     bank.run(["x", "y"], np.full((2, 3), 1 / 3), [0, 1])
     header = {**bankfile.header_of(bank), **change}
     monkeypatch.setattr(bankfile, "header_of", lambda _: header)
-    monkeypatch.setattr(bankfile, "load", lambda *_, **__: None)
+    monkeypatch.setattr(bankfile, "_load", lambda *_, **__: None)
     bank.save(tmp_path / "odd.bank")
     monkeypatch.undo()
     with pytest.raises(SnapshotMismatch, match=message):

@@ -31,7 +31,7 @@ import numpy as np
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import scaled_identity, sigmoid, triangle
+from .algebra import find_indefinite, scaled_identity, sigmoid
 from .features import Beta
 from .layout import (
     BEND,
@@ -56,7 +56,18 @@ from .layout import (
     WEIGHT,
 )
 from .learners import LANES, ons_step
-from .parts import LARGEST_EXPONENT, Check, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
+from .parts import (
+    LARGEST_EXPONENT,
+    Check,
+    Columns,
+    Expression,
+    Features,
+    Formula,
+    Learner,
+    at_the_clip,
+    flat_of,
+    sigmoid_of,
+)
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 from .subset import exps, kernel, large_kernel, scratch, unrolled
 
@@ -643,8 +654,8 @@ class Lanes(Learner):
         yield from check_mixture("lanes", weights, rows[:, STALENESS], rows[:, TEMPER], n)
         parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
         yield np.abs(parameters) <= 1e6, "row must have lanes with parameters in [-1e+06, 1e+06], got others"
-        cap = 1.1 * np.array([[CAP_AC], [CAP_AC], [CAP_B]])
-        yield from check_covariance("lanes", rows[:, VAR_A:WEIGHT].reshape(-1, 6, 4), 3, cap)
+        caps = 1.1 * np.array([CAP_AC, CAP_AC, CAP_B])
+        yield from check_covariance("lanes", rows[:, VAR_A:WEIGHT], 4, caps)
         h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
         definite = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
         yield definite, "row must have a lane of OPS with a positive definite matrix, got another"
@@ -653,7 +664,8 @@ class Lanes(Learner):
         if self.horizon:
             lane, sentence = rows[:, -HORIZON_WIDTH:], "row must have a horizon lane with parameters in [-1e+06, 1e+06]"
             yield np.abs(lane[:, HORIZON_THETA:HORIZON_COVARIANCE]) <= 1e6, f"{sentence}, got others"
-            yield from check_covariance("a horizon lane", lane[:, HORIZON_COVARIANCE:], SIZE, 1.1 * HORIZON_CAP)
+            caps = np.full(SIZE, 1.1 * HORIZON_CAP)
+            yield from check_covariance("a horizon lane", lane[:, HORIZON_COVARIANCE:], 1, caps)
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
@@ -723,12 +735,11 @@ def check_mixture(what: str, weights: Table, stale: Vector, temper: Vector, n: V
     yield good, "row must have a temper from 1 to 1 + its staleness {}, got {}", stale, temper
 
 
-def check_covariance(what: str, packed: Table, d: int, cap: Any) -> Iterator[Check]:
-    """Covariance matrices, each an upper triangle by rows, have positive variances up to the cap."""
-    i, j = triangle(d)
-    variances, sentence = packed[:, i == j], f"row must have {what} with positive variances up to their cap, got others"
-    yield (variances > 0.0) & (variances <= cap), sentence
-    yield packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6), sentence
+def check_covariance(what: str, packed: Table, lanes: int, caps: Vector) -> Iterator[Check]:
+    """Covariance matrices, each an upper triangle by rows, have positive variances up to the caps."""
+    faults = np.empty(len(packed), dtype=np.uint8)
+    find_indefinite(*flat_of(packed), len(caps), lanes, caps, faults)
+    yield faults == 0, f"row must have {what} with positive variances up to their cap, got others"
 
 
 def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:

@@ -17,10 +17,10 @@ from calibeat._util.check import check_interval, check_scale
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot, triangle
+from .algebra import ROUNDING, find_indefinite, matrix, project, scaled_identity, solve, store_theta, theta_dot
 from .features import Scaling
 from .layout import THETA
-from .parts import Check, Columns, Features, Learner
+from .parts import Check, Columns, Features, Learner, flat_of
 from .subset import kernel
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
@@ -57,12 +57,11 @@ class NewtonLearner(OnlineLearner):
 
     def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
         d = features.dimension
-        i, j = triangle(d)
-        packed = rows[:, THETA + d : THETA + d + len(i)]
-        diagonal = packed[:, i == j]
-        yield (diagonal > 0.0) & (diagonal < 1e150), "row must have a matrix with a positive diagonal, got another"
-        good = packed**2 <= diagonal[:, i] * diagonal[:, j] * (1.0 + 1e-6)
-        yield good, "row must have a matrix that is positive definite, got another"
+        faults = np.empty(len(rows), dtype=np.uint8)
+        packed = rows[:, THETA + d : THETA + d + d * (d + 1) // 2]
+        find_indefinite(*flat_of(packed), d, 1, np.full(d, 1e150), faults)
+        yield faults != 1, "row must have a matrix with a positive diagonal, got another"
+        yield faults != 2, "row must have a matrix that is positive definite, got another"
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,13 @@ def check_all(checks: Iterable[Check], first: int | None = None) -> None:
         raise InvalidInput(message if first is None else f"{message} - at row {first + bad}")
 
 
+def flat_of(rows: Table) -> tuple[Vector, int]:
+    """Neighbouring columns of a matrix as kernels take them: their memory, and how far apart rows are in it."""
+    stride = rows.strides[0] // rows.itemsize if len(rows) > 1 else rows.shape[1]
+    size = (len(rows) - 1) * stride + rows.shape[1]
+    return np.lib.stride_tricks.as_strided(rows, (size,), (rows.itemsize,), writeable=False), stride
+
+
 # ---- the frozen formula ---------------------------------------------------------------------------------------------
 
 

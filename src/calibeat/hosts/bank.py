@@ -975,13 +975,13 @@ class Bank:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bank to one file: versioned, checksummed, and whole or not at all.
 
-        The new file is read again, and replaces the old one only if it holds a bank. A crash in the middle leaves the
-        file that was there before. Other threads wait while it is written, and go on while it is checked.
+        The new file is read again, and replaces the old one only if it holds what was written. A crash in the middle
+        leaves the file that was there before. Other threads wait while it is written, and go on while it is checked.
 
         Raises
         ------
         OSError : the file cannot be written.
-        SnapshotMismatch : the written file does not hold a bank; the old one stays.
+        SnapshotMismatch : the written file does not hold what was written; the old one stays.
         """
         with self._lock:
             self._check_not_broken()

@@ -6,9 +6,12 @@ bytes        hold
 0 - 7        the magic word
 8 - 11       the version of the format, 12 - 15 the length of the header
 16 - 47      SHA-256 of the header
-48 -         the header, JSON: method, seed, clock, count, and for each array its type, place, length and SHA-256
-then         the arrays, little-endian, each from the beginning of a page of 4096 bytes
+48 -         the header, JSON up to the end of a page of 4096 bytes: method, seed, clock, count, and for each array its
+             place, length and checksum
+then         the arrays, little-endian, each from the beginning of a page, with zeros behind it up to the end of one
 ===========  ===============================================================================================
+
+The checksums find damage: any one of these bytes that has changed, whichever it is. They are no signature.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import mmap as memory
 import os
 import struct
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import checksum
 from calibeat._util.check import check_choice, check_whole
 from calibeat._util.files import atomic, checked_path, open_regular, refuse_obstacle
 from calibeat.core.layout import N
@@ -44,12 +49,13 @@ if TYPE_CHECKING:
 Sections = dict[str, npt.NDArray[Any]]
 
 MAGIC, FORMAT, PAGE = b"calibank", 1, 4096
-_BYTES_AT_ONCE = 2**20  # written and hashed together
+_BYTES_AT_ONCE = 2**23  # a part of an array: each checksum goes on from the one before. Large writes are read faster
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
 _TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
 _TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1", "notices": "<f8", "open": "|u1"}
 _OPTIONAL = ("receipts", "monitors", "waiting", "notices", "open")  # not in every file
+_PLACE = {"offset", "bytes", "checksum"}  # what the header says of an array
 _NOT_A_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _SECTIONS_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
@@ -58,8 +64,11 @@ _SECTIONS_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", 
 
 
 def save(bank: Bank, path: Path) -> None:
-    """Write to a file beside the target, read that again, and put it in its place if it holds a bank."""
-    check = partial(load, type(bank), mmap=True, verify=True, threads=1)
+    """Write to a file beside the target, read that again, and put it in its place if it holds what was written.
+
+    Rows and keys are the bank's own. They are checked when they come from outside: by `load`.
+    """
+    check = partial(_load, type(bank), mmap=True, checksums=True, content=False, threads=1)
     with atomic(_behind_links(path), check=check) as file, bank._lock:
         _write(file, header_of(bank), sections_of(bank))
 
@@ -73,30 +82,32 @@ def _behind_links(path: Path) -> Path:
 def _write(file: Any, header: dict[str, Any], sections: Sections) -> None:
     arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[name]) for name, array in sections.items()}
     places: dict[str, dict[str, Any]] = {
-        name: {"offset": 0, "bytes": array.nbytes, "sha256": "0" * 64} for name, array in arrays.items()
+        name: {"offset": 0, "bytes": array.nbytes, "checksum": "0" * 16} for name, array in arrays.items()
     }
     # The header's own length depends on the offsets, which depend on its length: leave room for the largest ones.
-    at = _pages(_START.size + len(json.dumps({**header, "arrays": places})) + 20 * len(places))
+    first = at = _pages(_START.size + len(json.dumps({**header, "arrays": places})) + 20 * len(places))
     for name, array in arrays.items():
         places[name]["offset"] = at
         at += _pages(array.nbytes)
         file.seek(places[name]["offset"])
-        places[name]["sha256"] = _written(file, array)
-    file.truncate(at)
-    text = json.dumps({**header, "arrays": places}).encode()
+        places[name]["checksum"] = _written(file, array)
+    text = json.dumps({**header, "arrays": places}).encode().ljust(first - _START.size)
     file.seek(0)
     file.write(_START.pack(MAGIC, FORMAT, len(text), hashlib.sha256(text).digest()) + text)
 
 
 def _written(file: Any, array: npt.NDArray[Any]) -> str:
-    """Write, and hash what was written."""
-    digest = hashlib.sha256()
-    content = array.data.cast("B") if array.nbytes else memoryview(b"")
-    for first in range(0, len(content), _BYTES_AT_ONCE):
-        part = content[first : first + _BYTES_AT_ONCE]
-        digest.update(part)
-        file.write(part)
-    return digest.hexdigest()
+    """Write whole pages; the checksum of what was written."""
+    total = 0
+    for part in _parts(array.data.cast("B") if array.nbytes else memoryview(b"")):
+        pages = bytes(part).ljust(_pages(len(part)), b"\0") if len(part) % PAGE else part
+        total = checksum(pages, total)
+        file.write(pages)
+    return f"{total:016x}"
+
+
+def _parts(content: memoryview) -> Iterator[memoryview]:
+    return (content[first : first + _BYTES_AT_ONCE] for first in range(0, len(content), _BYTES_AT_ONCE))
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------
@@ -104,6 +115,15 @@ def _written(file: Any, array: npt.NDArray[Any]) -> str:
 
 def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
+    bank = _load(kind, path, mmap=mmap, checksums=verify, content=verify, threads=threads)
+    bank._writable = not mmap
+    if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
+        bank._store.accept_foreign_rows()
+    return bank
+
+
+def _load(kind: type[Bank], path: Path, *, mmap: bool, checksums: bool, content: bool, threads: int) -> Bank:
+    """A bank whose arrays are those of a file, of which the checksums are compared, and every row and key checked."""
     with open_regular(path, "bank file") as file:
         header = _header(path, file)
         size = os.fstat(file.fileno()).st_size
@@ -113,15 +133,12 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
                 name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in header["arrays"].items()
             }
             _check_lengths(bank._method, header, sizes)  # before memory is asked for
-            arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=verify)
-            _fill(bank, header, arrays, verify=verify)
+            arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=checksums)
+            _fill(bank, header, arrays, verify=content)
         except _NOT_A_BANK as error:
             raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
         except MemoryError:
             raise _too_large(path, size, "" if mmap else ", open it with mmap=True") from None
-    bank._writable = not mmap
-    if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
-        bank._store.accept_foreign_rows()
     return bank
 
 
@@ -242,6 +259,9 @@ def _end_of_all(places: dict[str, dict[str, Any]], size: int) -> int:
     unknown = next((name for name in places if name not in _TYPES), None)
     if unknown is not None:
         raise InvalidInput(f"arrays must be of {', '.join(_TYPES)}, got {unknown!r:.50}")
+    other = next((place for place in places.values() if set(place) != _PLACE), None)
+    if other is not None:
+        raise InvalidInput(f"arrays must have an offset, bytes and a checksum, got {', '.join(other)!r:.80}")
     end = 0
     for place in sorted(places.values(), key=lambda place: (place["offset"], place["bytes"])):
         if end and place["offset"] != end:
@@ -263,11 +283,18 @@ def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) ->
         *(name for name in _OPTIONAL if name in header["arrays"]),
     ):
         place = header["arrays"][name]
-        content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
-        if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:
+        pages = memoryview(buffer)[place["offset"] : _pages(place["offset"] + place["bytes"])]
+        if verify and _checksum(pages) != place["checksum"]:
             raise SnapshotMismatch(f"bank file must have its {name} undamaged, got another checksum - in {path}")
-        arrays[name] = np.frombuffer(content, dtype=_TYPES[name])
+        arrays[name] = np.frombuffer(pages[: place["bytes"]], dtype=_TYPES[name])
     return arrays
+
+
+def _checksum(content: memoryview) -> str:
+    total = 0
+    for part in _parts(content):
+        total = checksum(part, total)
+    return f"{total:016x}"
 
 
 def _check_lengths(method: Any, header: dict[str, Any], lengths: dict[str, int]) -> None:

@@ -297,20 +297,27 @@ def hash_ints(keys: Ints, first: int, second: int, hashes: Hashes) -> None:
         hashes[i] = int_hash(keys[i], first, second)
 
 
+@kernel
+def folded(x: int) -> int:
+    """A number below 2^63 modulo 2^31 - 1, up to a few more than that: 2^31 is 1."""
+    x = (x & PRIME) + (x >> 31)
+    return (x & PRIME) + (x >> 31)
+
+
 @entry
 def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: int) -> int:
     """The hash of text[start:end], in numbers that never leave 63 bits: the same in every host."""
     h = begin
     j = start
     while j + 3 <= end:
-        h = (h * point + text[j] + text[j + 1] * 256 + text[j + 2] * 65536) % PRIME
+        h = folded(h * point + text[j] + text[j + 1] * 256 + text[j + 2] * 65536)
         j += 3
     rest = 0
     if j < end:
         rest = text[j] + 0
     if j + 1 < end:
         rest += text[j + 1] * 256
-    h = (h * point + rest) % PRIME
+    h = folded(h * point + rest)
     h = (h * point + (end - start)) % PRIME
     h ^= mask
     h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
@@ -632,6 +639,10 @@ class Index(ABC):
         """The inverse of `arrays`, without a copy."""
 
     @abstractmethod
+    def find_own(self, first: int, last: int) -> Slots:
+        """What `find` would say of the keys of some slots."""
+
+    @abstractmethod
     def entry(self, slot: int) -> Ints:
         """What the list of keys holds of a slot, as a view."""
 
@@ -682,6 +693,11 @@ class IntIndex(Index):
 
     def restore(self, count: int, arrays: Arrays) -> None:
         self.count, self._keys, self.table = count, arrays["keys"], arrays["table"]
+
+    def find_own(self, first: int, last: int) -> Slots:
+        slots = np.empty(last - first, dtype=np.int32)
+        find_ints(self._keys, self.table, self._keys[first:last], self._hashes(first, last), slots)
+        return slots
 
     def entry(self, slot: int) -> Ints:
         return self._keys[slot : slot + 1]
@@ -761,6 +777,14 @@ class StringIndex(Index):
         super().relink(count)
         ends = self._marks[:count, 0] + (self._marks[:count, 1] >> 31)
         self._used = int(ends.max(initial=0))
+
+    def find_own(self, first: int, last: int) -> Slots:
+        """By the hashes of the text: those that are written down may be wrong."""
+        starts, slots = self._marks[first:last, 0].copy(), np.empty(last - first, dtype=np.int32)
+        ends = starts + (self._marks[first:last, 1] >> 31)
+        hashes = self.seed.of_strings(self._text, starts, ends)
+        find_strings(self._text, self._marks.reshape(-1), self.table, self._text, starts, ends, hashes, slots)
+        return slots
 
     def entry(self, slot: int) -> Ints:
         return self._marks[slot]
@@ -852,17 +876,22 @@ def check_text(text: Bytes, marks: Ints) -> None:
 
 
 def check_table(table: npt.NDArray[np.int32], count: int) -> None:
-    """Raise unless a table has a free place and points once at each slot, and nowhere else."""
-    slots = np.sort(table[table != -1])
-    if len(table) <= count or not np.array_equal(slots, np.arange(count)):
+    """Raise unless a table has a free place, and points at as many slots as there are, and at no others.
+
+    That it points at each of them is for `check_index` to find.
+    """
+    used = int(np.count_nonzero(table != -1))
+    if len(table) <= count or used != count or table.min() < -1 or table.max(initial=-1) >= count:
         raise InvalidInput(f"table must point once at each of the {count} slots and have places left, got another")
 
 
 def check_index(index: Index) -> None:
     """Raise unless each key is found in its own slot: no key is there twice, and none is lost."""
-    found = index.find(index.column())
-    wrong = found != np.arange(index.count)
-    if wrong.any():
-        slot = int(wrong.argmax())
-        what = "a key that is not found" if found[slot] < 0 else "the same key twice"
-        raise InvalidInput(f"index must find each key in its own slot, got {what} - at slot {slot}")
+    for first in range(0, index.count, _HASHED_AT_ONCE):
+        last = min(first + _HASHED_AT_ONCE, index.count)
+        found = index.find_own(first, last)
+        wrong = found != np.arange(first, last)
+        if wrong.any():
+            at = int(wrong.argmax())
+            what = "a key that is not found" if found[at] < 0 else "the same key twice"
+            raise InvalidInput(f"index must find each key in its own slot, got {what} - at slot {first + at}")
