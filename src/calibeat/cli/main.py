@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import shlex
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(stop: Stop) -> int | None:
         args = parser(command, stop).parse_args(typed)
+        if arguments is None:  # a process of its own: what was imported stays, and is not garbage
+            gc.freeze()
         args.typed = shlex.join(["calibeat", *typed])
         status: int | None = args.run(args)
         return status
