@@ -32,6 +32,7 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat import _compiled as core
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
+from calibeat.backtest.replay.tally import Counted, Tally
 from calibeat.core import groups as group_kernels
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
@@ -488,6 +489,8 @@ def backtests() -> None:
 @compares(
     "backtest_replay_contenders_replay_temperature",
     "backtest_judge_intervals_count_class_events",
+    "backtest_replay_tally_losses",
+    "backtest_replay_tally_tally",
     "backtest_replay_tally_tally_classes",
     "backtest_replay_tally_marks",
 )
@@ -496,6 +499,9 @@ def backtests_of_classes() -> None:
     calibeat.backtest(P, [None if i % 50 == 7 else int(label) for i, label in enumerate(y)])
     calibeat.backtest(P[:1300], y[:1300], delay=60, methods="fts,ots")
     calibeat.backtest(P[:400], y[:400], np.arange(400) % 3, methods="multi")
+    sure, labels = np.array([[0.0, 1.0], [0.2, 0.8]]), np.array([0.0, 1.0])  # what came had no chance
+    Tally(10, 2).count(Counted.of(sure, labels, np.ones(2, dtype=np.int64), np.zeros(2)))
+    Intervals(2, numbers=2).add(np.array([sure, sure]), labels, np.array([-1, 1]))
 
 
 @compares("service_rollups_add_operations", "service_rollups_tenth")
