@@ -44,6 +44,7 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "backtest-goals": "backtest:goals",
+    "backtest-parts": "backtest_parts:parts",
     "coverage": "coverage:coverage",
     "walks": "walks:walks",
     "guard": "guard:guard",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import calibeat
 from calibeat.backtest.judge.intervals import LOG_LOSS, Bootstrap, Intervals
-from calibeat.backtest.replay.tally import Blocks, Tally
+from calibeat.backtest.replay.tally import Blocks, Counted, Tally
 
 from .table import show
 
@@ -82,8 +82,8 @@ def _covered(n: int, rho: float, logs: int) -> tuple[float, float]:
         here += low <= _expected(p, q, mu) <= high
         blocks, mine, other = Blocks(0), Tally(10), Tally(10)
         place = blocks.place(np.ones(n, dtype=bool), None, [mine, other])
-        mine.count(q, y, place, np.zeros(n))
-        other.count(p, y, place, np.zeros(n))
+        mine.count(Counted.of(q, y, place, np.zeros(n)))
+        other.count(Counted.of(p, y, place, np.zeros(n)))
         _, low, high = Bootstrap({"p": other, "q": mine}, blocks.used, blocks.length).difference("q", "p", "log_loss")
         elsewhere += low <= truth <= high
     return here / logs, elsewhere / logs

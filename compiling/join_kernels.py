@@ -468,6 +468,8 @@ class Body:
                 return f"(<{SCALARS[name]}>{texts[0]})", SCALARS[name]
             case "small_int":
                 return f"(<Index><int>{texts[0]})", "Index"
+            case "whole_part":
+                return f"floor({texts[0]})", "double"
             case "abs":
                 return f"fabs({texts[0]})", "double"
             case "min" | "max":

@@ -31,6 +31,8 @@ import calibeat
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, Monitor, Tracking
 from calibeat import _compiled as core
 from calibeat.backtest.judge import segments
+from calibeat.backtest.judge.intervals import Intervals
+from calibeat.backtest.replay.tally import Counted, Tally
 from calibeat.core import groups as group_kernels
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
@@ -485,6 +487,7 @@ def notices() -> None:
     "backtest_replay_tally_tally_keys",
     "backtest_replay_tally_tally_scores",
     "backtest_judge_intervals_count_events",
+    "backtest_judge_intervals_add_rest",
     "backtest_judge_history_count_history",
     "backtest_judge_decisions_count_actions",
     "backtest_judge_segments_tally_segments",
@@ -496,6 +499,7 @@ def backtests() -> None:
     outcomes[rng.random(2500) < 0.05] = np.nan
     keys = rng.integers(0, 7, 2500)
     calibeat.backtest(scores, outcomes, keys, methods="ops,tops,auto", threshold=0.3)
+    Intervals(2).add(np.array([scores, scores**2]), outcomes, np.where(np.isnan(outcomes), -1, 1))
     times = np.datetime64("2024-01-01", "s") + 60 * np.arange(2500)
     arrived = times + rng.integers(0, 40_000, 2500)
     calibeat.backtest(scores, outcomes, None, times, arrived, methods="ops,fps", cost_fp=1.0, cost_fn=5.0)
@@ -513,6 +517,9 @@ def backtests() -> None:
 
 @compares(
     "backtest_replay_contenders_replay_temperature",
+    "backtest_judge_intervals_count_class_events",
+    "backtest_replay_tally_losses",
+    "backtest_replay_tally_tally",
     "backtest_replay_tally_tally_classes",
     "backtest_replay_tally_marks",
 )
@@ -521,6 +528,9 @@ def backtests_of_classes() -> None:
     calibeat.backtest(P, [None if i % 50 == 7 else int(label) for i, label in enumerate(y)])
     calibeat.backtest(P[:1300], y[:1300], delay=60, methods="fts,ots")
     calibeat.backtest(P[:400], y[:400], np.arange(400) % 3, methods="multi")
+    sure, labels = np.array([[0.0, 1.0], [0.2, 0.8]]), np.array([0.0, 1.0])  # what came had no chance
+    Tally(10, 2).count(Counted.of(sure, labels, np.ones(2, dtype=np.int64), np.zeros(2)))
+    Intervals(2, numbers=2).add(np.array([sure, sure]), labels, np.array([-1, 1]))
 
 
 @compares("service_rollups_add_operations", "service_rollups_tenth")

@@ -270,7 +270,7 @@ class Clock:
         if not ok.any():
             return Moments(np.full(len(ok), NEVER), column.states)
         if column.dated:
-            whole, good, dated = np.where(ok, column.values, NEVER).astype(np.int64), ok, True
+            whole, good, dated = np.where(ok, column.values, NEVER).astype(np.int64, copy=False), ok, True
             naive = np.broadcast_to(np.asarray(column.naive), ok.shape)
         else:
             self._compare_units(role, column.values, ok, where)
@@ -278,7 +278,7 @@ class Clock:
             naive = np.broadcast_to(np.asarray(self.units[role] in {_DAYS, _MOMENTS}), ok.shape)
         if dated:
             good = good & (whole >= EARLIEST) & (whole <= LATEST)
-            self._compare_zones(role, naive[good])
+            self._compare_zones(role, naive, good)
             if self.zone is not None:
                 shifted = np.flatnonzero(good & naive)
                 first = _offsets(whole[shifted], self.zone, fold=0)
@@ -292,9 +292,10 @@ class Clock:
         whole[~good] = NEVER
         return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8), twice)
 
-    def _compare_zones(self, role: str, naive: Flags) -> None:
+    def _compare_zones(self, role: str, naive: Flags, good: Flags) -> None:
         """Refuse two columns of which one has zones and the other has none: their differences would be wrong."""
-        self._zoned.setdefault(role, set()).update(np.unique(~naive).tolist())
+        there = {True: (good & ~naive).any(), False: (good & naive).any()}
+        self._zoned.setdefault(role, set()).update(zoned for zoned, some in there.items() if some)
         kinds = {name: kind for name, kind in self._zoned.items() if kind}
         bare = next((name for name, kind in kinds.items() if kind == {False}), None)
         zoned = next((name for name, kind in kinds.items() if kind == {True}), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import shlex
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(stop: Stop) -> int | None:
         args = parser(command, stop).parse_args(typed)
+        if arguments is None:  # pragma: no cover - in a process of its own
+            gc.freeze()  # what was imported stays: the collector need not look at it again and again
         args.typed = shlex.join(["calibeat", *typed])
         status: int | None = args.run(args)
         return status

@@ -159,6 +159,8 @@ def run(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
     if spec.classes > 0:
         return class_event_loop(spec, streams, batch, place, end)
+    if len(streams.slots) > 0 and is_auto(spec):
+        return event_loop(as_auto(spec), streams, batch, past, place, end, True)
     if len(streams.slots) > 0:
         return event_loop(spec, streams, batch, past, place, end, True)
     if is_auto(spec):

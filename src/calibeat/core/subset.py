@@ -90,6 +90,11 @@ def small_int(number: float) -> int:
     return int(number)
 
 
+def whole_part(number: float) -> float:
+    """The whole part of a number that is not negative, as a float: unlike `int`, of many numbers at once."""
+    return float(math.floor(number))
+
+
 def scale_of(number: float) -> tuple[float, float]:
     """m and e of a normal positive number m 2^e, 1 <= m < 2. Processors take many numbers apart at once."""
     half, exponent = math.frexp(number)

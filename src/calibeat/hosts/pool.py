@@ -18,8 +18,9 @@ import numpy as np
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N, Spec
+from calibeat.core.loops import as_auto, is_auto
 from calibeat.core.receipt import MOST_RECEIPT
-from calibeat.core.subset import entry, loop, scratch
+from calibeat.core.subset import entry, kernel, loop, scratch
 from calibeat.core.vector import FORECAST, block
 from calibeat.core.vector import play as play_classes
 from calibeat.core.vector import start_from as start_classes
@@ -30,7 +31,8 @@ NO_WORK: Vector = np.empty(0)
 class Pool(NamedTuple):
     """The pool's row, if it `learns`; the row of a key that has seen nothing; the first slot of a new key.
 
-    `work` is scratch for K classes, as that of `Batch`.
+    `work` is scratch for K classes, as that of `Batch`. Of two classes, `pool_rows` leaves in `said` what the pool
+    forecasts, where there is room: it is a stream that learns from all events.
     """
 
     learns: bool
@@ -38,6 +40,7 @@ class Pool(NamedTuple):
     fresh: Vector
     opened: int
     work: Vector = NO_WORK
+    said: Vector = NO_WORK
 
 
 @entry
@@ -73,18 +76,40 @@ def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> None:
         settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
 
 
-@entry
+@loop
 def pool_rows(
     spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
 ) -> None:
     """The pool's way through a batch; each new slot starts when its first event comes."""
-    opened, size = pool.opened, max(1, spec.classes)
+    if spec.classes == 0 and is_auto(spec):
+        pool_loop(as_auto(spec), pool, rows, stride, slots, scores, outcomes)
+    else:
+        pool_loop(spec, pool, rows, stride, slots, scores, outcomes)
+
+
+@kernel
+def pool_loop(
+    spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
+) -> None:
+    """The loop of `pool_rows`."""
+    opened, K, row, said = pool.opened, spec.classes, pool.row, pool.said
+    receipt = scratch(MOST_RECEIPT)
     for i in range(len(outcomes)):
+        y = outcomes[i]
+        known = y == y  # noqa: PLR0124 - not NaN
         if slots[i] == opened:
             start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
-        if outcomes[i] == outcomes[i]:
-            learn(spec, pool, scores[i * size : (i + 1) * size], outcomes[i])
+        if K > 0:
+            if known:
+                learn_label(spec.vector, K, row, scores[i * K : (i + 1) * K], y, pool.work)
+        elif known or i < len(said):
+            asked = ask(spec, row, scores[i], receipt)
+            played = play(spec, row, asked, 0.0, receipt)
+            if i < len(said):
+                said[i] = played.forecast
+            if known:
+                settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
 
 
 @entry

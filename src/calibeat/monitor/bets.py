@@ -29,7 +29,8 @@ import numpy.typing as npt
 from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.columns import Table
 from calibeat._util.types import Vector
-from calibeat.core.subset import exps, kernel, large_kernel, loop, scratch
+from calibeat.core.algebra import ln
+from calibeat.core.subset import exps, kernel, large_kernel, loop, scratch, unrolled
 from calibeat.errors import InvalidInput
 
 # ---- the row -----------------------------------------------------------------------------------------------------
@@ -147,9 +148,11 @@ class Settings:
 SMALL, LARGE = 0.25, 1.0  # the sizes of the tilts, in logits
 E_SMALL, E_LARGE = math.exp(SMALL), math.exp(LARGE)
 I_SMALL, I_LARGE = math.exp(-SMALL), math.exp(-LARGE)
-SCALES = (128, 1024, 8192)  # block lengths of the dispersion, in outcomes
+SHORTEST = 128
+SCALES = (SHORTEST, 1024, 8192)  # block lengths of the dispersion, in outcomes
 K0 = 8.0  # weight of phi = 1 beforehand, in blocks
 CLIP = 1e-5  # for the logarithms of the gain
+TOGETHER = 32  # outcomes whose logarithms are taken together
 
 
 @kernel
@@ -168,90 +171,109 @@ def tilted(p: float, odds: float) -> float:
     return p if odds == 1.0 else p * odds / (1.0 - p + p * odds)
 
 
-@kernel
-def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
-    """1 - q + q e^d, the mean of e^(d y) under the null, for d = +0.25, +1, -0.25, -1."""
-    q = tilted(p, spec[UP])
-    r = tilted(p, spec[DOWN])
-    return 1.0 - q + q * E_SMALL, 1.0 - q + q * E_LARGE, 1.0 - r + r * I_SMALL, 1.0 - r + r * I_LARGE
+class Ready(NamedTuple):
+    """What some outcomes mean for a monitor, whatever its row: numbers of each outcome, one behind the other."""
+
+    means: Vector  # of the four bets
+    logs: Vector  # of the means
+    ratios: Vector  # log(p / s) and log((1 - p) / (1 - s))
 
 
 @kernel
-def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -> tuple[float, float, float, float]:
-    """g = (d y - log m) / phi, with the four means m."""
+def prepare(spec: Vector, p: Vector, s: Vector, ready: Ready) -> None:
+    """The logarithms of some outcomes together: a loop over many numbers becomes one over vectors (`ln`)."""
+    n = len(p)
+    compared = 0
+    for i in range(n):
+        q = tilted(p[i], spec[UP])
+        r = tilted(p[i], spec[DOWN])
+        at = 4 * i
+        # 1 - q + q e^d, the mean of e^(d y) under the null, for d = +0.25, +1, -0.25, -1.
+        ready.means[at] = 1.0 - q + q * E_SMALL
+        ready.means[at + 1] = 1.0 - q + q * E_LARGE
+        ready.means[at + 2] = 1.0 - r + r * I_SMALL
+        ready.means[at + 3] = 1.0 - r + r * I_LARGE
+        if s[i] == s[i] and p[i] != s[i]:
+            compared += 1
+    for k in range(4 * n):
+        ready.logs[k] = ln(ready.means[k])
+    if compared > 0:
+        for i in range(n):
+            ours, raw = clipped(p[i]), clipped(s[i])
+            ready.ratios[2 * i] = ours / raw
+            ready.ratios[2 * i + 1] = (1.0 - ours) / (1.0 - raw)
+        for k in range(2 * n):
+            ready.ratios[k] = ln(ready.ratios[k])
+
+
+@kernel
+def clipped(p: float) -> float:
+    """p as the logarithms of the gain take it."""
+    return min(max(p, CLIP), 1.0 - CLIP)
+
+
+@kernel
+def log_bets(logs: Vector, y: float, phi: float, g: Vector) -> None:
+    """g = (d y - log m) / phi, with the logarithms of the four means m."""
     w = 1.0 / phi
-    return (
-        (SMALL * y - math.log(m0)) * w,
-        (LARGE * y - math.log(m1)) * w,
-        (-SMALL * y - math.log(m2)) * w,
-        (-LARGE * y - math.log(m3)) * w,
-    )
+    g[0] = (SMALL * y - logs[0]) * w
+    g[1] = (LARGE * y - logs[1]) * w
+    g[2] = (-SMALL * y - logs[2]) * w
+    g[3] = (-LARGE * y - logs[3]) * w
 
 
 @kernel
-def detect(row: Vector, at: int, t: float, a: float, b: float, c: float, d: float) -> tuple[float, float]:
-    """R <- (1 + R) L and S <- (t + S) L for four bets -> the sums over sizes of R, per direction."""
-    row[at] = (1.0 + row[at]) * a
-    row[at + 1] = (1.0 + row[at + 1]) * b
-    row[at + 2] = (1.0 + row[at + 2]) * c
-    row[at + 3] = (1.0 + row[at + 3]) * d
-    row[at + 4] = (t + row[at + 4]) * a
-    row[at + 5] = (t + row[at + 5]) * b
-    row[at + 6] = (t + row[at + 6]) * c
-    row[at + 7] = (t + row[at + 7]) * d
-    return row[at] + row[at + 1], row[at + 2] + row[at + 3]
+def detect(row: Vector, at: int, t: float, L: Vector) -> float:
+    """R <- (1 + R) L and S <- (t + S) L for four bets -> the larger sum over sizes of R of the two directions."""
+    for k in unrolled(4):
+        row[at + k] = (1.0 + row[at + k]) * L[k]
+    for k in unrolled(4):
+        row[at + 4 + k] = (t + row[at + 4 + k]) * L[k]
+    return max(row[at] + row[at + 1], row[at + 2] + row[at + 3])
 
 
 @kernel
-def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) -> bool:
+def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float, m: Vector, logs: Vector) -> bool:
     """Play the bets of one outcome -> whether an alarm is raised."""
     phi = row[PHI]
-    m0, m1, m2, m3 = means(spec, p)
-    g0, g1, g2, g3 = log_bets(m0, m1, m2, m3, y, phi)
+    g = scratch(4)
+    L = scratch(4)
+    log_bets(logs, y, phi, g)
     home = REGIONS + REGION * region
-    wealth = home + WEALTH
-    row[wealth] += g0
-    row[wealth + 1] += g1
-    row[wealth + 2] += g2
-    row[wealth + 3] += g3
-    # Always a = e^g0 and so on. Where phi is 1, a division says the same four times as fast.
+    for k in unrolled(4):
+        row[home + WEALTH + k] += g[k]
+    # Always L = e^g. Where phi is 1, a division says the same four times as fast.
     if phi > 1.0:
-        bets = scratch(4)
-        bets[0], bets[1], bets[2], bets[3] = g0, g1, g2, g3
-        exps(bets, 4)
-        a, b, c, d = bets[0], bets[1], bets[2], bets[3]
-    elif y == 1.0:
-        a, b, c, d = E_SMALL / m0, E_LARGE / m1, I_SMALL / m2, I_LARGE / m3
-    else:
-        a, b, c, d = 1.0 / m0, 1.0 / m1, 1.0 / m2, 1.0 / m3
-    low, high = detect(row, WHOLE, t, a, b, c, d)
-    best, cell = low, 0
-    if high > best:
-        best, cell = high, 1
-    if p < 0.5:  # "sure" turns the tilt round below one half
-        low, high = detect(row, SURE, t, c, d, a, b)
-    else:
-        low, high = detect(row, SURE, t, a, b, c, d)
-    if low > best:
-        best, cell = low, 2
-    if high > best:
-        best, cell = high, 3
-    low, high = detect(row, home + DETECTOR, t, a, b, c, d)
-    if low > best:
-        best, cell = low, 4 + 2 * region
-    if high > best:
-        best, cell = high, 5 + 2 * region
+        exps(g, 4)
+        for k in unrolled(4):
+            L[k] = g[k]
+    else:  # (e^d if y == 1.0 else 1.0) / m, without a branch that the processor has to guess
+        L[0] = (y * E_SMALL + (1.0 - y)) / m[0]
+        L[1] = (y * E_LARGE + (1.0 - y)) / m[1]
+        L[2] = (y * I_SMALL + (1.0 - y)) / m[2]
+        L[3] = (y * I_LARGE + (1.0 - y)) / m[3]
+    best = max(detect(row, WHOLE, t, L), detect(row, home + DETECTOR, t, L))
+    below = p < 0.5  # "sure" turns the tilt round below one half
+    g[0] = L[2] if below else L[0]
+    g[1] = L[3] if below else L[1]
+    g[2] = L[0] if below else L[2]
+    g[3] = L[1] if below else L[3]
+    best = max(best, detect(row, SURE, t, g))
     if best < spec[ALARM_LINE]:
         return False
-    raise_alarm(spec, row, t, cell)
+    raise_alarm(spec, row, t, region)
     return True
 
 
 @large_kernel
-def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
-    """Note the alarm of a cell (2 x scope + direction), and start all detectors again."""
-    scope = cell // 2
-    at = (WHOLE if scope == 0 else SURE if scope == 1 else REGIONS + REGION * (scope - 2) + DETECTOR) + 2 * (cell % 2)
+def raise_alarm(spec: Vector, row: Vector, t: float, region: int) -> None:
+    """Note the alarm of the highest cell (2 x scope + direction), and start all detectors again."""
+    best, cell, at = 0.0, 0, WHOLE
+    for i in range(6):
+        scope = i // 2
+        side = (WHOLE if scope == 0 else SURE if scope == 1 else REGIONS + REGION * region + DETECTOR) + 2 * (i % 2)
+        if row[side] + row[side + 1] > best:
+            best, cell, at = row[side] + row[side + 1], i + (2 * region if scope == 2 else 0), side
     if row[ALARMS] == 0.0 or t - row[ALARM_AT] > spec[QUIET]:
         row[PAGES] += 1.0
     row[ALARMS] += 1.0
@@ -275,7 +297,7 @@ def scatter(row: Vector, t: float, p: float, r: float) -> None:
     row[BLOCKS + 3] += v
     row[BLOCKS + 4] += r
     row[BLOCKS + 5] += v
-    if int(t) % SCALES[0] == 0:
+    if int(t) % SHORTEST == 0:
         close_blocks(row, int(t))
 
 
@@ -298,8 +320,13 @@ def close_blocks(row: Vector, n: int) -> None:
 
 
 @kernel
-def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
-    """Read one outcome y of forecast p -> whether an alarm is raised."""
+def step(spec: Vector, row: Vector, p: float, y: float, s: float, i: int, ready: Ready) -> bool:
+    """Read one outcome y of forecast p, the i-th of those that are ready -> whether an alarm is raised.
+
+    `s` is the raw score, NaN if there is none.
+    """
+    if s == s:  # noqa: PLR0124 - not NaN
+        compare(row, p, y, s, ready.ratios[2 * i], ready.ratios[2 * i + 1])
     t = row[N] + 1.0
     r = y - p
     b = region_of(spec, p)
@@ -309,23 +336,20 @@ def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
     row[at + 1] += p
     row[at + 2] += y
     row[at + 3] += r * r
-    alarm = t > spec[WARM] and bet(spec, row, t, b, p, y)
+    part = 4 * i
+    alarm = t > spec[WARM] and bet(spec, row, t, b, p, y, ready.means[part : part + 4], ready.logs[part : part + 4])
     scatter(row, t, p, r)
     return alarm
 
 
 @kernel
-def compare(row: Vector, p: float, y: float, s: float) -> None:
-    """Add what the forecast p gained over the raw score s: Brier score and log-loss."""
+def compare(row: Vector, p: float, y: float, s: float, one: float, zero: float) -> None:
+    """Add what the forecast p gained over the raw score s: Brier score, and log-loss: `one` or `zero` by outcome."""
     row[PAIRS] += 1.0
     if p == s:  # nothing is gained, and nothing moves
         return
     add_gain(row, BRIER, (s - y) * (s - y) - (p - y) * (p - y), 2.0 * (p - s), y - p)
-    p = min(max(p, CLIP), 1.0 - CLIP)
-    s = min(max(s, CLIP), 1.0 - CLIP)
-    one = math.log(p / s)
-    zero = math.log((1.0 - p) / (1.0 - s))
-    add_gain(row, LOG, one if y == 1.0 else zero, one - zero, y - p)
+    add_gain(row, LOG, one if y == 1.0 else zero, one - zero, y - clipped(p))
 
 
 @kernel
@@ -333,8 +357,7 @@ def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
     """S + d, V + (b r)^2, c = max |b|; b = d(1) - d(0) is known before the outcome."""
     row[at] += d
     row[at + 1] += b * r * (b * r)
-    if abs(b) > row[at + 2]:
-        row[at + 2] = abs(b)
+    row[at + 2] = max(row[at + 2], abs(b))
 
 
 @loop
@@ -344,11 +367,16 @@ def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int)
     `s` holds the raw scores, NaN where there is none.
     """
     n = len(p)
-    for i in range(first, n):
-        if s[i] == s[i]:
-            compare(row, p[i], y[i], s[i])
-        if step(spec, row, p[i], y[i]):
-            return i + 1
+    means = scratch(4 * TOGETHER)
+    logs = scratch(4 * TOGETHER)
+    ratios = scratch(2 * TOGETHER)
+    ready = Ready(means, logs, ratios)
+    for begin in range(first, n, TOGETHER):
+        end = min(n, begin + TOGETHER)
+        prepare(spec, p[begin:end], s[begin:end], ready)
+        for i in range(begin, end):
+            if step(spec, row, p[i], y[i], s[i], i - begin, ready):
+                return i + 1
     return n
 
 

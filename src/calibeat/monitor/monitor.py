@@ -21,9 +21,9 @@ from calibeat._util.check import (
 from calibeat._util.columns import Table
 from calibeat._util.types import Ints, Slots, Vector
 
-from .bets import ALARM_AT, ALARMS, BRIER, LOG, PHI, Alarm, Gain, N, Settings, gain_of, table_of
+from .bets import ALARM_AT, ALARMS, BRIER, LOG, PAIRS, PHI, Alarm, Gain, N, Settings, gain_of, table_of
 from .detector import Watcher, read_row
-from .monitors import EVIDENCE, LEVEL, Monitors
+from .monitors import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, Monitors
 from .waiting import Waiting
 
 _SLOT: Slots = np.zeros(1, dtype=np.int32)  # slot 0
@@ -289,16 +289,16 @@ class Monitor(Watcher):
         >>> [round(x, 3) for x in monitor.gain]
         [0.12, 0.067, 0.173]
         """
-        return self._gain(BRIER)
+        with self._lock:
+            row, out = self._rows.matrix[0], self._rows.read_out(_SLOT)[0]
+            mean = row[BRIER] / row[PAIRS] if row[PAIRS] else np.float64(math.nan)
+            return Gain(mean.item(), out[GAIN_LOW].item(), out[GAIN_HIGH].item())
 
     @property
     def log_gain(self) -> Gain:
         """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
-        return self._gain(LOG)
-
-    def _gain(self, at: int) -> Gain:
         with self._lock:
-            return Gain(*gain_of(self._rows.matrix[0].tolist(), at, self.settings.alpha))
+            return Gain(*gain_of(self._rows.matrix[0].tolist(), LOG, self.settings.alpha))
 
     @property
     def table(self) -> Table:

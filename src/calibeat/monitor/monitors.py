@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.subset import entry, kernel, prefetch
+from calibeat.core.subset import entry, kernel, loop, prefetch, scratch
 from calibeat.errors import InvalidInput
 
 from .bets import (
@@ -25,15 +25,17 @@ from .bets import (
     REGIONS,
     SINCE,
     SURE,
+    TOGETHER,
     WAITING,
     WHOLE,
     Alarm,
     N,
+    Ready,
     Settings,
-    compare,
     evidence,
     gain_of,
     level,
+    prepare,
     read,
     region_of,
     step,
@@ -58,7 +60,7 @@ def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     prefetch(rows, region + DETECTOR)
 
 
-@entry
+@loop
 def read_rows(
     spec: Vector,
     rows: Vector,
@@ -77,17 +79,22 @@ def read_rows(
     is not for this loop.
     """
     n = len(slots)
-    for i in range(n):
-        ahead = slots[i + AHEAD] if i + AHEAD < n else -1
-        if first <= ahead < last:
-            fetch(spec, rows, ahead * stride, p[i + AHEAD])
-        if first <= slots[i] < last and not y[i] < 0.0:
-            row = rows[slots[i] * stride : slots[i] * stride + width]
-            row[FORECASTS] += 1.0
-            if y[i] == y[i]:
-                if s[i] == s[i]:
-                    compare(row, p[i], y[i], s[i])
-                step(spec, row, p[i], y[i])
+    means = scratch(4 * TOGETHER)
+    logs = scratch(4 * TOGETHER)
+    ratios = scratch(2 * TOGETHER)
+    ready = Ready(means, logs, ratios)
+    for begin in range(0, n, TOGETHER):
+        end = min(n, begin + TOGETHER)
+        prepare(spec, p[begin:end], s[begin:end], ready)
+        for i in range(begin, end):
+            ahead = slots[i + AHEAD] if i + AHEAD < n else -1
+            if first <= ahead < last:
+                fetch(spec, rows, ahead * stride, p[i + AHEAD])
+            if first <= slots[i] < last and not y[i] < 0.0:
+                row = rows[slots[i] * stride : slots[i] * stride + width]
+                row[FORECASTS] += 1.0
+                if y[i] == y[i]:
+                    step(spec, row, p[i], y[i], s[i], i - begin, ready)
 
 
 @entry

@@ -59,9 +59,9 @@ def harmless(value: Any) -> Any:
     if isinstance(value, str):
         return value if value.isprintable() else visible(value)
     if isinstance(value, dict):
-        return {harmless(key): harmless(item) for key, item in value.items()}
+        return {harmless(key): item if type(item) is float else harmless(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [harmless(item) for item in value]
+        return [item if type(item) is float else harmless(item) for item in value]  # thousands are numbers
     return value
 
 

@@ -193,7 +193,7 @@ class StoreLog:
         with reading(self.address) as connection:
             return int(connection.all(f"SELECT count(*) FROM event e {_OF_TWO}")[0][0])  # noqa: S608 - our own text
 
-    def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
+    def batches(self, pick: Callable[[list[str], str], list[str]], *_: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
         columns = pick([name for name in _schema().names[:7] if name != "forecast"], self.name)
         first = 0
@@ -518,7 +518,7 @@ class ExportedFile:
         self.path, self.name = file.path, file.name
         self.wide: list[tuple[int, dict[str, Any]]] = []  # the number of the row, and its columns
 
-    def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
+    def batches(self, pick: Callable[[list[str], str], list[str]], *_: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -13,7 +13,7 @@ from calibeat.backtest.judge.deployment import HowReplayed, deployment
 from calibeat.backtest.judge.verdict import SURE, bins_off, example_of
 from calibeat.backtest.replay.contenders import method_contender, with_key_variants, with_others
 from calibeat.backtest.replay.engine import Runner
-from calibeat.backtest.replay.tally import Tally
+from calibeat.backtest.replay.tally import Counted, Tally
 from calibeat.core.method import PRESETS
 from calibeat.report import html
 from calibeat.report.text import page
@@ -77,7 +77,8 @@ def runners_of(scores, outcomes, forecasts):
     for name, values in zip(("raw", "auto"), forecasts, strict=True):
         contender = method_contender(name, AUTO if name == "auto" else BM)
         tally = Tally(10)
-        tally.count(values, outcomes, np.ones(len(scores), dtype=np.int64), np.zeros(len(scores)))
+        place = np.ones(len(scores), dtype=np.int64)
+        tally.count(Counted.of(values, outcomes, place, np.zeros(len(scores))))
         runners.append(Runner(contender, contender.start(False), tally, None))
     return runners
 

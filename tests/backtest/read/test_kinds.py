@@ -326,6 +326,23 @@ def test_hive_partitions_are_columns(typed, log):
     assert "say --blank-key NAME to give such events a stream of their own" in err
 
 
+def test_keys_that_come_as_codes_and_names_are_those_of_a_csv_in_the_same_order(typed):
+    names = ["a", "b", "c", " ", None]
+    which = np.array([1, 0, 4, 3, 2, 1])[np.arange(N) % 6]
+    keys = [names[at] for at in which]
+    asked = "--key", "k", "--blank-key", "nobody"
+    Path("log.csv").write_text(text(SCORES, ONES, ["" if key is None else key for key in keys], head="p,y,k"))
+    wanted = typed("log.csv", *asked)[1]["keys"]
+    pq.write_table(pa.table({"p": SCORES, "y": ONES, "k": keys}), "log.parquet")
+    coded = pa.table({"p": SCORES, "y": ONES, "k": pa.DictionaryArray.from_arrays(which, names)})
+    with pa.ipc.new_file("log.arrow", coded.schema) as file:
+        file.write_table(coded)
+    for log in ("log.parquet", "log.arrow"):
+        assert typed(log, *asked)[1]["keys"] == wanted
+    pq.write_table(pa.table({"p": SCORES, "y": ONES, "k": [[1]] * N}), "log.parquet")
+    assert "key column must hold text or numbers, got list" in typed("log.parquet", *asked)[1]
+
+
 def test_a_column_of_the_file_is_before_that_of_its_folder(typed):
     Path("k=folder").mkdir()
     Path("k=folder/log.csv").write_text(text(SCORES.tolist(), ONES, COUNTRIES, head="p,y,k"))

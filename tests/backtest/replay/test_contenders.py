@@ -9,7 +9,7 @@ import pytest
 from streams import drifting
 
 import calibeat
-from calibeat import AUTO, OPS, Bank, Calibrator, InvalidInput, metrics
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, InvalidInput, metrics
 from calibeat.backtest.read import rows as row_reader
 from calibeat.rivals import Host
 
@@ -144,6 +144,16 @@ def test_keys_are_also_tried_without_and_with_a_pooled_start(cut, method, late):
     pooled = Bank(method, prior="pooled").run(KEYS, SCORES, OUTCOMES, due=due)
     assert found["it with a pooled start"] == pooled.tolist()
     assert found["it"] == Bank(method).run(KEYS, SCORES, OUTCOMES, due=due).tolist()
+
+
+def test_a_pooled_start_where_outcomes_are_missing_and_where_a_method_draws(cut):  # noqa: ARG001
+    missing = np.arange(N) % 7 == 3
+    some, due = np.where(missing, np.nan, OUTCOMES), np.where(missing, N + 1, np.arange(1, N + 1))
+    for method in (AUTO, TOPS, HOPS):
+        found = replayed(SCORES, some, KEYS, methods={"it": method})
+        assert found["it with a pooled start"] == Bank(method, prior="pooled").run(KEYS, SCORES, some).tolist()
+        if method != HOPS:  # without keys it draws other numbers: they count within a key
+            assert found["it without keys"] == Calibrator(method).run(SCORES, OUTCOMES, due=due).tolist()
 
 
 def test_with_rivals_only_there_are_no_other_kinds_of_keys():

@@ -53,7 +53,7 @@ def test_ranks_rise_with_the_forecast():
 
 def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
     """Whatever is forecast, also 0, 1 and beyond the clip: in the mean the ratio of an event is at most one."""
-    from calibeat.backtest.replay.tally import TallySums, tally
+    from calibeat.backtest.replay.tally import Counted, TallySums, tally
 
     for truth in (0.0, 1e-7, 1e-5, 0.3, 1 - 1e-6, 1.0):
         for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
@@ -61,17 +61,9 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
             for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
                 raw_loss = np.array([log_loss(truth, y)])
                 running, place = np.zeros(3), np.array([1])
-                tally(
-                    1,
-                    np.array([p]),
-                    np.array([y]),
-                    place,
-                    lost(np.array([p]), np.array([y]), place).loss,
-                    raw_loss,
-                    LOSS_FLOOR,
-                    edges_of(1),
-                    TallySums(np.zeros(6), np.zeros(8), np.zeros(3 * RANKS), running),
-                )
+                events = Counted.of(np.array([p]), np.array([y]), place, raw_loss)
+                sums = TallySums(np.zeros(6), np.zeros(8), np.zeros(3 * RANKS), running)
+                tally(1, events, LOSS_FLOOR, edges_of(1), sums)
                 mean += chance * math.exp(running[0])
             assert mean <= 1.0 + 1e-12, (truth, p)
 

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Vector
 from calibeat._util.words import decimals
 from calibeat.backtest.replay.contenders import KeyVariants
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed
@@ -32,25 +32,22 @@ def by_key(replayed: Replayed, names: list[str], chosen: str, labels: dict[str, 
     counts = found[raw][0]
     judged = np.flatnonzero(counts[:, KEY_COUNT] > 0)
     order = judged[np.argsort(-lost[judged], kind="stable")][:MOST_KEYS]
-    rows: list[KeyRow] = []
-    for slot in order.tolist():
-        n, ones = counts[slot, [KEY_COUNT, KEY_ONES]].tolist()
-        rows.append(
-            {
-                "key": names[slot],
-                "events": int(n),
-                "base_rate": ones / n,
-                "raw_log_loss": float(counts[slot, KEY_LOSS]) / n,
-                "methods": {
-                    name: {
-                        "log_loss": float(sums[slot, KEY_LOSS]) / n,
-                        "brier": float(sums[slot, KEY_BRIER]) / n,
-                        "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
-                    }
-                    for name, (sums, gaps) in found.items()
-                },
-            }
+    n, columns = counts[order, KEY_COUNT], {name: _columns(order, *of) for name, of in found.items()}
+    rows: list[KeyRow] = [
+        {
+            "key": names[slot],
+            "events": int(count),
+            "base_rate": ones,
+            "raw_log_loss": columns[raw][0][at],
+            "methods": {
+                name: {"log_loss": loss[at], "brier": brier[at], "ce": ce[at]}
+                for name, (loss, brier, ce) in columns.items()
+            },
+        }
+        for at, (slot, count, ones) in enumerate(
+            zip(order.tolist(), n.tolist(), (counts[order, KEY_ONES] / n).tolist(), strict=True)
         )
+    ]
     sentence = (
         "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
         f"{labels[rival]}, in nats over all of their events."
@@ -59,6 +56,14 @@ def by_key(replayed: Replayed, names: list[str], chosen: str, labels: dict[str, 
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
     differ = _differ(names, chosen, found[chosen])
     return {"differ": differ, "total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
+
+
+def _columns(order: Ints, sums: Vector, gaps: Vector) -> tuple[list[float], list[float], list[float | None]]:
+    """Log-loss, Brier score and calibration error of some streams; no error where the gaps were not kept."""
+    n, kept = sums[order, KEY_COUNT], order < len(gaps)
+    errors = iter(calibration_error_of_gaps(gaps[order[kept]], n[kept]).tolist())
+    loss, brier = sums[order, KEY_LOSS] / n, sums[order, KEY_BRIER] / n
+    return loss.tolist(), brier.tolist(), [next(errors) if known else None for known in kept.tolist()]
 
 
 def _differ(names: list[str], method: str, found: tuple[Vector, Vector]) -> KeysThatDiffer | None:

@@ -35,7 +35,7 @@ import numpy as np
 from calibeat._util.types import Ints, Table, Vector
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Lost, Tally, floor_of, lost, mark
 from calibeat.core.calibeating import bin_among, edges_of
-from calibeat.core.subset import kernel, loop, scratch, unrolled
+from calibeat.core.subset import entry, kernel, loop, scratch
 from calibeat.errors import InvalidInput
 from calibeat.metrics import calibration_error_of_gaps
 
@@ -54,8 +54,8 @@ class IntervalSums(NamedTuple):
 
     lead: Vector  # log-loss so far, with the warm-up
     losses: Table  # measure, method
-    products: Table  # resid or model, measure, contrasts i <= j as [j, i]; rows are padded, and above i = j is nothing
-    fourths: Table  # sum (b (y - r))^4
+    products: Table  # resid or model, measure, contrasts i <= j as [j, i]; above i = j is nothing
+    fourths: Table  # measure, method: sum (b (y - r))^4
     gaps: Table  # method, bin: sum of forecast - outcome
     cells: Table  # resid or model, method j, bin of the raw score, bin of j: covariance of the sums of outcomes
     own: Table  # of many classes, where methods have outcomes of their own: resid or model, method, bin
@@ -64,60 +64,228 @@ class IntervalSums(NamedTuple):
     state: Vector  # events, runs
 
 
+# ---- two classes: events are taken together, so that a processor adds up four at once ----------------------------
+
+TOGETHER = 32
+LANES = 4  # a sum is four: over the events 0, 4, 8, ... of the log, over 1, 5, 9, ... and so on
+SQUARES, RESIDS, MODELS, ROWS = 1, 2, 4, 6  # kinds of rows, behind the losses; RESIDS, MODELS: one for each measure
+
+
+class Together(NamedTuple):
+    """Up to 32 events, and sums over those before them. Which event is in which lane does not depend on chunks."""
+
+    rows: Vector  # kind, method, event: losses, Brier scores, b (y - r), b sqrt(r (1 - r)); 0 of what does not count
+    sums: Vector  # of losses and Brier scores, of fourth powers, of the products of all pairs: four lanes each
+    cells: Table  # method j, bin of the raw score, bin of j: (y - r)^2, r (1 - r), forecast - outcome
+    state: Vector  # how many events are in the rows
+
+
+class Leader(NamedTuple):
+    """Scratch for the events of a call: log-loss of a method before each, the least one, whose forecast r, y - r and
+    sqrt(r (1 - r))."""
+
+    before: Vector
+    least: Vector
+    r: Vector
+    e: Vector
+    spread: Vector
+
+
+class Seen(NamedTuple):
+    """A chunk of events: forecasts by method and event, the raw score first, and what they lost (`Lost`).
+
+    `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
+    """
+
+    P: Vector
+    loss: Vector
+    slope: Vector
+    y: Vector
+    place: Ints
+
+
+@loop
+def count_events(seen: Seen, edges: Vector, run: int, sums: IntervalSums, together: Together, led: Vector) -> None:
+    """Add a chunk of events. r goes to `led`."""
+    n, first = len(seen.y), 0
+    before = scratch(TOGETHER)
+    least = scratch(TOGETHER)
+    r = scratch(TOGETHER)
+    e = scratch(TOGETHER)
+    spread = scratch(TOGETHER)
+    leader = Leader(before, least, r, e, spread)
+    while first < n:
+        begin = int(together.state[0])
+        count = min(TOGETHER - begin, n - first)
+        follow(seen, first, count, sums, leader, led)
+        put_rows(seen, first, count, begin, together, leader)
+        add_cells(seen, first, count, edges, together, leader)
+        for i in range(count):
+            if seen.place[first + i] > 0:
+                sums.state[0] += 1.0
+                if run > 0:
+                    add_to_run(begin + i, run, sums, together)
+        first += count
+        together.state[0] = float(begin + count)
+        if begin + count == TOGETHER:
+            add_rows(len(sums.lead), together)
+
+
+@kernel
+def follow(seen: Seen, first: int, count: int, sums: IntervalSums, leader: Leader, led: Vector) -> None:
+    """Who leads before each event, and what follows from its forecast."""
+    n = len(seen.y)
+    for i in range(count):
+        leader.least[i] = math.inf
+    for j in range(len(sums.lead)):
+        at, lead = j * n + first, sums.lead[j]
+        for i in range(count):
+            leader.before[i] = lead
+            lead += seen.loss[at + i] if seen.place[first + i] >= 0 else 0.0
+        sums.lead[j] = lead
+        for i in range(count):
+            p, before, least, r = seen.P[at + i], leader.before[i], leader.least[i], leader.r[i]
+            leader.least[i] = min(least, before)
+            leader.r[i] = p if before < least else r
+    for i in range(count):
+        r, y, place = leader.r[i], seen.y[first + i], seen.place[first + i]
+        e, spread = y - r, math.sqrt(r * (1.0 - r))
+        led[first + i] = r if place >= 0 else 0.0
+        leader.e[i] = e if place > 0 else 0.0
+        leader.spread[i] = spread if place > 0 else 0.0
+
+
+@kernel
+def put_rows(seen: Seen, first: int, count: int, begin: int, together: Together, leader: Leader) -> None:
+    """Put events into the rows, from `begin` on. Here and above nothing is read that is written in the same loop, and
+    values are taken before they are chosen: so the compiler makes vectors of it."""
+    n = len(seen.y)
+    methods = len(seen.P) // n
+    size = methods * TOGETHER
+    loss = scratch(TOGETHER)
+    square = scratch(TOGETHER)
+    b = scratch(TOGETHER)
+    c = scratch(TOGETHER)
+    for j in range(methods):
+        for i in range(count):
+            raw = first + i
+            at = j * n + raw
+            counts = seen.place[raw] > 0
+            lost, slope, gap = seen.loss[at], seen.slope[at] - seen.slope[raw], seen.y[raw] - seen.P[at]
+            loss[i] = lost if counts else 0.0
+            square[i] = gap * gap if counts else 0.0
+            b[i] = slope if counts else 0.0
+            c[i] = 2.0 * (seen.P[raw] - seen.P[at])
+        to = together.rows[j * TOGETHER + begin : ROWS * size]
+        for i in range(count):
+            to[i] = loss[i]
+        for i in range(count):
+            to[i + SQUARES * size] = square[i]
+        for i in range(count):
+            to[i + RESIDS * size] = b[i] * leader.e[i]
+        for i in range(count):
+            to[i + (RESIDS + 1) * size] = c[i] * leader.e[i]
+        for i in range(count):
+            to[i + MODELS * size] = b[i] * leader.spread[i]
+        for i in range(count):
+            to[i + (MODELS + 1) * size] = c[i] * leader.spread[i]
+
+
+@kernel
+def add_cells(seen: Seen, first: int, count: int, edges: Vector, together: Together, leader: Leader) -> None:
+    """Count events in the bins of all methods."""
+    n = len(seen.y)
+    for i in range(count):
+        if seen.place[first + i] > 0:
+            y, resid, model = seen.y[first + i], leader.e[i] * leader.e[i], leader.r[i] * (1.0 - leader.r[i])
+            raw = bin_among(edges, seen.P[first + i])
+            for j in range(len(seen.P) // n):
+                p = seen.P[j * n + first + i]
+                cell = bin_among(edges, p)
+                together.cells[j, raw, cell, 0] += resid
+                together.cells[j, raw, cell, 1] += model
+                together.cells[j, raw, cell, 2] += p - y
+
+
+@kernel
+def add_to_run(at: int, run: int, sums: IntervalSums, together: Together) -> None:
+    """Add an event of the rows to the run under way, and close it where it ends."""
+    methods = len(sums.lead)
+    for m in range(2):
+        for j in range(1, methods):
+            sums.run[m, j] += together.rows[((RESIDS + m) * methods + j) * TOGETHER + at]
+    if sums.state[0] % run == 0.0:
+        close_run(methods, sums)
+
+
+@kernel
+def add_rows(methods: int, together: Together) -> None:
+    """Add the events in the rows to the sums; then there are none."""
+    rows, sums, to = together.rows, together.sums, 0
+    w = scratch(TOGETHER)
+    n = int(together.state[0])  # 32; where the compiler knew that, it would make a vector of other things
+    for row in range(RESIDS * methods):
+        add_lanes(rows[row * TOGETHER : (row + 1) * TOGETHER], n, sums[to : to + LANES])
+        to += LANES
+    for row in range(RESIDS * methods, MODELS * methods):
+        a = rows[row * TOGETHER : (row + 1) * TOGETHER]
+        for k in range(n):
+            w[k] = a[k] * a[k] * (a[k] * a[k])
+        add_lanes(w, n, sums[to : to + LANES])
+        to += LANES
+    for kind in range(RESIDS, ROWS):
+        for j in range(1, methods):
+            b = rows[(kind * methods + j) * TOGETHER : (kind * methods + j + 1) * TOGETHER]
+            for i in range(1, j + 1):
+                a = rows[(kind * methods + i) * TOGETHER : (kind * methods + i + 1) * TOGETHER]
+                for k in range(n):
+                    w[k] = a[k] * b[k]
+                add_lanes(w, n, sums[to : to + LANES])
+                to += LANES
+    together.state[0] = 0.0
+
+
+@kernel
+def add_lanes(a: Vector, n: int, to: Vector) -> None:
+    """to + a, lane by lane."""
+    w, x, y, z = to[0], to[1], to[2], to[3]
+    for i in range(0, n, LANES):
+        w += a[i]
+        x += a[i + 1]
+        y += a[i + 2]
+        z += a[i + 3]
+    to[0] = w
+    to[1] = x
+    to[2] = y
+    to[3] = z
+
+
+@entry
+def add_rest(methods: int, together: Together) -> None:
+    """`add_rows`, for Python."""
+    add_rows(methods, together)
+
+
+# ---- many classes ------------------------------------------------------------------------------------------------
+
+
 class Contrasts(NamedTuple):
     """Scratch for one event."""
 
-    slopes: Table  # measure, method (, class of many): what losing depends on; padded
-    errors: Table  # of many classes: measure, method
+    slopes: Table  # measure, method, class: what losing depends on
+    errors: Table  # measure, method
     gap: Vector  # outcome - r of each method
     cell: Ints  # bin of each method
 
 
 @loop
-def count_events(
-    K: int,
-    P: Vector,
-    loss: Vector,
-    slope: Vector,
-    y: Vector,
-    place: Ints,
-    clip: float,
-    edges: Vector,
-    run: int,
-    sums: IntervalSums,
-    work: Contrasts,
-    led: Vector,
+def count_class_events(
+    K: int, seen: Seen, clip: float, edges: Vector, run: int, sums: IntervalSums, work: Contrasts, led: Vector
 ) -> None:
-    """Add a chunk of events. P are forecasts by method, event and class, the raw score first; `loss` and `slope` are by
-    method and event (`Lost`). r goes to `led`.
-
-    K = 1: two classes. `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
-    """
-    if K == 1:  # a constant: the compiler leaves out what only many classes need
-        event_sums(1, P, loss, slope, y, place, clip, edges, run, sums, work, led)
-    else:
-        event_sums(K, P, loss, slope, y, place, clip, edges, run, sums, work, led)
-
-
-@kernel
-def event_sums(  # noqa: C901 - one loop for two classes and many
-    K: int,
-    P: Vector,
-    loss: Vector,
-    slope: Vector,
-    y: Vector,
-    place: Ints,
-    clip: float,
-    edges: Vector,
-    run: int,
-    sums: IntervalSums,
-    work: Contrasts,
-    led: Vector,
-) -> None:
-    """The loop of `count_events`."""
-    methods, n = len(sums.lead), len(y)
+    """The same for K classes: forecasts by method, event and class."""
+    methods, n, P = len(sums.lead), len(seen.y), seen.P
     for t in range(n):
-        if place[t] < 0:
+        if seen.place[t] < 0:
             continue
         best = 0
         for j in range(1, methods):
@@ -127,11 +295,11 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
         led[t] = r[0]
         for j in range(methods):
             at = j * n + t
-            sums.lead[j] += loss[at]
-            if place[t] == 0:
+            sums.lead[j] += seen.loss[at]
+            if seen.place[t] == 0:
                 continue
-            one = mark(P[at * K : (at + 1) * K], y[t])
-            sums.losses[LOG_LOSS, j] += loss[at]
+            one = mark(P[at * K : (at + 1) * K], seen.y[t])
+            sums.losses[LOG_LOSS, j] += seen.loss[at]
             sums.losses[BRIER, j] += one.square
             cell, chance = bin_among(edges, one.forecast), r[one.top]
             gap = one.outcome - chance
@@ -139,45 +307,14 @@ def event_sums(  # noqa: C901 - one loop for two classes and many
             work.gap[j] = gap
             sums.gaps[j, cell] += one.forecast - one.outcome
             sums.cells[RESID, j, work.cell[0], cell] += work.gap[0] * gap
-            if K > 1:
-                sums.own[RESID, j, cell] += gap * gap
-                sums.own[MODEL, j, cell] += chance * (1.0 - chance)
-                continue
-            sums.cells[MODEL, j, work.cell[0], cell] += chance * (1.0 - chance)
-            work.slopes[LOG_LOSS, j] = slope[at]
-            work.slopes[BRIER, j] = 1.0 - 2.0 * one.forecast
-        if place[t] == 0:
-            continue
-        sums.state[0] += 1.0
-        if K > 1:
-            class_contrasts(K, P, t, n, int(y[t]), r, clip, methods, work)
+            sums.own[RESID, j, cell] += gap * gap
+            sums.own[MODEL, j, cell] += chance * (1.0 - chance)
+        if seen.place[t] > 0:
+            sums.state[0] += 1.0
+            class_contrasts(K, P, t, n, int(seen.y[t]), r, clip, methods, work)
             add_class_products(K, r, methods, work, sums)
-        else:
-            add_products(methods, y[t] - r[0], r[0] * (1.0 - r[0]), work, sums)
-        if run > 0 and sums.state[0] % run == 0.0:
-            close_run(methods, sums)
-
-
-@kernel
-def add_products(methods: int, e: float, v: float, work: Contrasts, sums: IntervalSums) -> None:
-    """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
-    w = scratch(4)
-    for m in range(2):
-        for j in range(1, methods):
-            work.slopes[m, j] -= work.slopes[m, 0]
-        work.slopes[m, 0] = 0.0
-        for j in range(1, methods):
-            b = work.slopes[m, j]
-            sums.run[m, j] += b * e
-            sums.fourths[m, j] += b * b * b * b * e * e * e * e
-            # For i <= j. Four at a time are a vector; what is behind i = j is not looked at.
-            for i in range(0, j + 1, 4):
-                for k in unrolled(4):
-                    w[k] = b * work.slopes[m, i + k]
-                for k in unrolled(4):
-                    sums.products[RESID, m, j, i + k] += w[k] * e * e
-                for k in unrolled(4):
-                    sums.products[MODEL, m, j, i + k] += w[k] * v
+            if run > 0 and sums.state[0] % run == 0.0:
+                close_run(methods, sums)
 
 
 @kernel
@@ -254,11 +391,11 @@ class Intervals:
     def __init__(self, methods: int, bins: int = 10, runs: int = 0, numbers: int = 1) -> None:
         self.methods, self.numbers, self.bins, self.runs = methods, numbers, bins, runs
         self._edges = edges_of(bins)
-        k, wide, many = methods, -(-methods // 4) * 4, numbers > 1
-        self.sums = IntervalSums(
+        k, many = methods, numbers > 1
+        self._sums = IntervalSums(
             lead=np.zeros(k),
             losses=np.zeros((2, k)),
-            products=np.zeros((2, 2, k, wide)),
+            products=np.zeros((2, 2, k, k)),
             fourths=np.zeros((2, k)),
             gaps=np.zeros((k, bins)),
             cells=np.zeros((2, k, bins, bins)),
@@ -267,13 +404,42 @@ class Intervals:
             run_products=np.zeros((2, k, k)),
             state=np.zeros(2),
         )
-        slopes = np.zeros((2, k, numbers) if many else (2, wide))
+        self._pairs = np.tril_indices(k - 1)
+        self._together = Together(
+            rows=np.zeros(0 if many else ROWS * k * TOGETHER),
+            sums=np.zeros(0 if many else LANES * (4 * k + 4 * len(self._pairs[0]))),
+            cells=np.zeros((0 if many else k, bins, bins, 3)),
+            state=np.zeros(1),
+        )
+        self._summed = False  # whether the sums are those of all lanes
+        slopes = np.zeros((2, k, numbers if many else 0))
         self._work = Contrasts(slopes, np.zeros((2, k)), np.zeros(k), np.zeros(k, dtype=np.int64))
+
+    @property
+    def sums(self) -> IntervalSums:
+        """The sums so far."""
+        if self.numbers == 1 and not self._summed:
+            self._sum_lanes()
+        return self._sums
+
+    def _sum_lanes(self) -> None:
+        """Of two classes: the sums of all four lanes, and of events that are not added yet."""
+        k, sums, now = self.methods, self._sums, self._together
+        rows = now.rows.reshape(-1, TOGETHER).copy()
+        rows[:, int(now.state[0]) :] = 0.0
+        all_of = now._replace(rows=rows.reshape(-1), sums=now.sums.copy(), state=np.array([float(TOGETHER)]))
+        add_rest(k, all_of)
+        total = all_of.sums.reshape(-1, LANES).sum(axis=1)
+        sums.losses[:], sums.fourths[:] = total[: 4 * k].reshape(2, 2, k)
+        sums.products[:, :, 1:, 1:][:, :, *self._pairs] = total[4 * k :].reshape(2, 2, -1)
+        sums.cells[RESID], sums.cells[MODEL] = now.cells[..., 0], now.cells[..., 1]
+        sums.gaps[:] = now.cells[..., 2].sum(axis=1)
+        self._summed = True
 
     @property
     def events(self) -> int:
         """How many events were judged."""
-        return int(self.sums.state[0])
+        return int(self._sums.state[0])
 
     def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None, known: Lost | None = None) -> Vector:
         """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
@@ -288,8 +454,13 @@ class Intervals:
         led = np.zeros(len(outcomes))
         found = known or Lost(*map(np.array, zip(*(lost(p, outcomes, placed) for p in forecasts), strict=True)))
         flat = np.ascontiguousarray(forecasts).reshape(-1), found.loss.reshape(-1), found.slope.reshape(-1)
-        events = self.numbers, *flat, outcomes, placed
-        count_events(*events, floor_of(self.numbers), self._edges, self.runs, self.sums, self._work, led)
+        seen, edges, sums = Seen(*flat, outcomes, placed), self._edges, self._sums
+        self._summed = False
+        if self.numbers == 1:
+            count_events(seen, edges, self.runs, sums, self._together, led)
+        else:
+            floor = floor_of(self.numbers)
+            count_class_events(self.numbers, seen, floor, edges, self.runs, sums, self._work, led)
         return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
@@ -387,8 +558,7 @@ def student(freedom: float) -> float:
 
 
 def _symmetric(lower: Vector) -> Vector:
-    square = lower[:, : len(lower)]
-    return np.tril(square) + np.tril(square, -1).T
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
 def _contrast(lower: Vector, method: int, other: int) -> float:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Flags, Ints, Vector
 from calibeat._util.words import counted
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.tally import floor_of, judged
@@ -126,7 +126,8 @@ class Trails:
         if self._timed is None:
             self._timed = chunk.times is not None
             self.trails = {name: Trail(self.arl) for name in _watched(chunk, forecasts, place, self.named)}
-        known = ~np.isnan(chunk.outcomes)
+        there = ~np.isnan(chunk.outcomes)
+        known = slice(None) if there.all() else there  # nothing is copied where all are
         event = np.arange(self._events + 1, self._events + len(chunk) + 1)
         axis = (event if chunk.times is None else chunk.times)[known]
         heard = self._when_heard(chunk, known)
@@ -139,9 +140,9 @@ class Trails:
 
         return [partial(read, name, trail) for name, trail in self.trails.items()]
 
-    def _when_heard(self, chunk: Chunk, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints | None:
+    def _when_heard(self, chunk: Chunk, known: Flags | slice) -> Ints | None:
         """When the outcomes of each event and of all before it had arrived; None if that is not on the axis."""
-        if chunk.arrivals is None or chunk.clock_is_time != self._timed or not known.any():
+        if chunk.arrivals is None or chunk.clock_is_time != self._timed or not len(chunk.outcomes[known]):
             return None
         heard = np.maximum.accumulate(np.maximum(chunk.arrivals[known], self._heard))
         self._heard = int(heard[-1])

@@ -223,11 +223,11 @@ class LogFile:
             return int(Path(self.path).stat().st_size / len(head) * lines) if lines else None
         return None
 
-    def batches(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+    def batches(self, pick: Pick, on_bad_row: OnBadRow | None, key: str | None = None) -> Iterator[Part]:
         """Record batches of the columns that `pick` chooses from the header; text where the file is text.
 
         Folders named ``column=value`` are columns too. A row of a CSV with too many or too few fields is handed to
-        `on_bad_row` if there is one, and ends the run if not.
+        `on_bad_row` if there is one, and ends the run if not. Of Parquet, the column `key` comes as codes and names.
         """
         values, wanted = partitions_of(self.path), set[str]()
 
@@ -236,24 +236,26 @@ class LogFile:
             wanted.update(name for name in chosen if name not in header)
             return [name for name in chosen if name in header]
 
-        yield from with_partitions(self._batches(pick_within, on_bad_row), values, wanted)
+        yield from with_partitions(self._batches(pick_within, on_bad_row, key), values, wanted)
 
-    def _batches(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+    def _batches(self, pick: Pick, on_bad_row: OnBadRow | None, key: str | None) -> Iterator[Part]:
         with sentences(self.name):
             if self.kind in (CSV, JSON):
                 yield from self._text(pick, on_bad_row)
             elif self.kind == PARQUET:
-                yield from _numbered(self._parquet(pick))
+                yield from _numbered(self._parquet(pick, key))
             else:
                 yield from _numbered(self._arrow(pick))
 
-    def _parquet(self, pick: Pick) -> Iterator[Any]:
+    def _parquet(self, pick: Pick, key: str | None) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
         file = pq.ParquetFile(self.path, pre_buffer=False)  # a buffer of all that was read would grow with it
         if OURS in (file.schema_arrow.metadata or {}):
             raise InvalidInput(f"{self.name} must be a log, got the forecasts that calibeat backtest --out wrote")
         columns = pick(file.schema_arrow.names, self.name)
+        if key in columns and is_text(file.schema_arrow.field(key).type):
+            file = pq.ParquetFile(self.path, pre_buffer=False, read_dictionary=[key])
         nested = any(file.schema_arrow.field(name).type.num_fields for name in columns)  # lists of many numbers
         size = min(CHUNK, 8192 if nested else max(1024, 16 * CHUNK // len(columns)))
         yield from file.iter_batches(batch_size=size, columns=columns)
@@ -916,8 +918,11 @@ def _listed(column: Any, rows: Flags) -> list[Any]:
 
 def _dates(column: Any) -> Times:
     whole = _microseconds(column)
-    far = (whole < EARLIEST) | (whole > LATEST)
-    states = np.where(is_null(column), MISSING, np.where(far, UNREADABLE, OK)).astype(np.int8)
+    states = np.full(len(whole), OK, dtype=np.int8)
+    if len(whole) and not EARLIEST <= whole.min() <= whole.max() <= LATEST:
+        states[(whole < EARLIEST) | (whole > LATEST)] = UNREADABLE
+    if column.null_count:
+        states[is_null(column)] = MISSING
     return Times(whole, states, dated=True, naive=column.type.tz is None)
 
 
@@ -1074,11 +1079,20 @@ def times(column: Any, role: str, options: Options) -> Times:
 
 def codes(column: Any) -> Codes:
     """Keys as indices into those of this batch; text of nothing but spaces is no key."""
-    encoded = plain(flat(column, "key")).dictionary_encode()
+    import pyarrow as pa
+
+    column = flat(column, "key")
+    if pa.types.is_dictionary(column.type):  # numbers are told apart faster than text
+        encoded = column.indices.dictionary_encode()
+        values = column.dictionary.take(encoded.dictionary)
+    else:
+        encoded = plain(column).dictionary_encode()
+        values = encoded.dictionary
     indices, missing = indices_of(encoded)
-    names = encoded.dictionary.to_pylist()
-    if is_text(encoded.dictionary.type):
-        missing = missing | np.array([*(not name.strip() for name in names), False])[indices]
+    names = values.to_pylist()
+    blank = [name is None or (isinstance(name, str) and not name.strip()) for name in names]
+    if any(blank):
+        missing = missing | np.array([*blank, False])[indices]
     return Codes(np.where(missing, -1, indices), names)
 
 
@@ -1106,7 +1120,7 @@ def read_log(
 
     tried = False
     for number, file in enumerate(files):
-        for part, rows in file.batches(columns.pick, bad_row if options.skip_bad else None):
+        for part, rows in file.batches(columns.pick, bad_row if options.skip_bad else None, columns.asked.get("key")):
             with sentences(file.name):
                 columns.notes += [note for note in file.notes if note not in columns.notes]
                 if not tried:

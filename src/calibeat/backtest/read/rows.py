@@ -921,7 +921,7 @@ class RowReader:
         if self.trace:
             piece.rows, piece.files = batch.rows, np.full(len(batch), batch.file)
             piece.ids = None if batch.ids is None else np.array([name_of(value) for value in batch.ids], dtype=object)
-        return piece.take(keep)
+        return piece if keep.all() else piece.take(keep)
 
     def _skip_or_stop(self, batch: LogBatch, problems: list[_Problem], keep: Flags) -> str | None:
         order = sorted(problems, key=lambda p: int(p.rows.argmax()))  # the first row that is wrong is named
@@ -1123,16 +1123,15 @@ class RowReader:
         return None
 
     def _check_order(self, batch: LogBatch, times: Moments, keep: Flags) -> str | None:
-        rows = np.flatnonzero(keep)
-        if not len(rows):
+        kept = times.values if keep.all() else times.values[keep]
+        if not len(kept):
             return None
-        kept = times.values[rows]
         before = kept[0] if self._last_time is None else self._last_time
         back = np.diff(kept, prepend=before) < 0
         self._last_time = int(kept[-1])
         if not back.any():
             return None
-        row = int(rows[back.argmax()])
+        row = int(np.flatnonzero(keep)[back.argmax()])
         how = self.options.how("--sort to sort it in memory", "sort=True to sort it")
         if times.twice is not None and times.twice[row]:  # to sort would mix the two hours
             how = f"the clock of {self.options.time_zone} was set back then: write the times in UTC, or with their zone"
@@ -1142,7 +1141,9 @@ class RowReader:
     def _slots_of(self, keys: Codes, keep: Flags) -> Ints:
         """The stream of each row that is kept; a key is what it reads as, also where files have it in other types."""
         known = np.zeros(len(keys.names) + 1, dtype=np.int64)  # the last is where there is no key
-        for at in np.unique(keys.indices[keep]).tolist():
+        used = np.zeros(len(known), dtype=bool)
+        used[keys.indices[keep]] = True
+        for at in [*([-1] if used[-1] else []), *np.flatnonzero(used[:-1]).tolist()]:
             name = str(self.options.blank_key) if at < 0 else name_of(keys.names[at])
             slot = self._slots.get(name)
             if slot is None:

@@ -76,6 +76,7 @@ class Context:
 
     `plan` says when outcomes are learnt, None where each arrives at once. `draws` are uniform numbers, one an event.
     `streams` is how many streams there are so far. `marks` are events of the chunk at which to note the parameters.
+    `into` is memory that a replay may write its forecasts to: new memory would cost more than what is written there.
     """
 
     chunk: Chunk
@@ -83,6 +84,12 @@ class Context:
     draws: Vector
     streams: int = 1
     marks: Ints = field(default_factory=lambda: _NOTHING)
+    into: Vector | None = None
+
+    @property
+    def room(self) -> Vector:
+        """For the forecasts of the chunk."""
+        return np.empty(self.chunk.scores.shape) if self.into is None else self.into
 
 
 class AnyReplay(Protocol):
@@ -360,6 +367,8 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 def method_contender(name: str, method: Method) -> Contender:
     """A method with a stream for each key."""
     about = ABOUT.get(name_of(method) or "", str(method))
+    if method == BM:
+        return Contender(name, about, lambda _: RawReplay(), method)
     return Contender(name, about, _start(MethodReplay, method), method)
 
 
@@ -384,6 +393,17 @@ def _start(kind: type[MethodReplay], method: AnyMethod, numbers: int = 1) -> Cal
         return PairReplay(replay) if numbers == 2 and isinstance(method, Method) else replay
 
     return start
+
+
+class RawReplay:
+    """The raw score: nothing is learnt."""
+
+    def __init__(self) -> None:
+        self.trail: list[Vector] = []
+
+    def feed(self, context: Context) -> Vector:
+        """The scores."""
+        return context.chunk.scores
 
 
 class MethodReplay:
@@ -417,8 +437,7 @@ class MethodReplay:
         return forecasts
 
     def _feed_now(self, context: Context) -> Vector:
-        chunk = context.chunk
-        forecasts = np.empty(chunk.scores.shape)
+        chunk, forecasts = context.chunk, context.room
         events = chunk.scores.reshape(-1), chunk.outcomes, context.draws, forecasts.reshape(-1)
         batch = loops.Batch(*events, loops.NO_LANE, loops.NO_LANE, self._work)
         self._play(chunk.slots, batch, None, (0, len(chunk)), context.marks)
@@ -505,7 +524,7 @@ class PairReplay:
         """The forecasts of a chunk, a matrix."""
         plan = context.plan and replace(context.plan, scores=_second(context.plan.scores))
         one = replace(context.chunk, scores=_second(context.chunk.scores))
-        p = self._replay.feed(replace(context, chunk=one, plan=plan))
+        p = self._replay.feed(replace(context, chunk=one, plan=plan, into=None))
         return np.stack([1.0 - p, p], axis=1)
 
 
@@ -788,9 +807,17 @@ class OtherScoreReplay(MethodReplay):
 class OneStreamReplay(MethodReplay):
     """A method that does not look at keys."""
 
+    def __init__(self, method: AnyMethod, *, raw_first: bool = False) -> None:
+        super().__init__(method, raw_first=raw_first)
+        self.keys: PooledReplay | None = None  # whose new keys start from this stream: it is their pool
+
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
-        return super().feed(in_one_stream(context))
+        if self.keys is None:
+            return super().feed(in_one_stream(context))
+        said = context.room
+        self.keys.open(context, self._rows, said)
+        return said
 
 
 def in_one_stream(context: Context) -> Context:
@@ -857,29 +884,48 @@ class PooledReplay(MethodReplay):
         self._pool = method.initial_row()
         self._slot_of = np.empty(0, dtype=np.int64)  # of a stream: its slot, in the order of first events; -1: none yet
         self._opened = 0
+        self._slots: Ints | None = None  # of a chunk whose new keys are open already
+
+    def lean_on(self, stream: AnyReplay) -> bool:
+        """Take a stream of the same method that learns from all events as the pool, if it is one -> whether it is."""
+        if type(stream) is not OneStreamReplay or stream.method != self.method or not isinstance(self.method, Method):
+            return False
+        if not self.method.draws:  # a pool draws nothing
+            stream.keys = self
+        return not self.method.draws
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
-        chunk, plan, opened = context.chunk, context.plan, self._opened
-        mine = replace(chunk, slots=self._slots(chunk.slots, context.streams))
-        self._open(self._opened)
-        pool = Pool(True, self._pool, self._initial, opened, self._work)
-        rows = self.method.spec, pool, self._rows, len(self._initial)
+        plan = context.plan
         if plan is None:
-            slots = mine.slots.astype(np.int32)
-            pool_rows(*rows, slots, chunk.scores.reshape(-1), chunk.outcomes)
+            slots = self.open(context, self._pool, loops.NO_LANE) if self._slots is None else self._slots
+            self._slots = None
         else:
+            opened, slots = self._opened, self._open_slots(context)
             plan = replace(plan, slots=self._slot_of[plan.slots])
-            slots, lists = plan.slots.astype(np.int32), plan.arrival_lists
-            pool_late_rows(*rows, slots, plan.scores.reshape(-1), plan.outcomes, *lists)
+            events = plan.slots.astype(np.int32), plan.scores.reshape(-1), plan.outcomes
+            pool = Pool(True, self._pool, self._initial, opened, self._work)
+            pool_late_rows(self.method.spec, pool, self._rows, len(self._initial), *events, *plan.arrival_lists)
+        mine = replace(context.chunk, slots=slots)
         return super().feed(replace(context, chunk=mine, plan=plan, streams=self._opened))
 
-    def _slots(self, streams_of: Ints, streams: int) -> Ints:
-        """Slots in the order of first events, as the pool's loop wants them."""
-        self._slot_of = np.concatenate([self._slot_of, np.full(max(0, streams - len(self._slot_of)), -1)])
-        seen, first = np.unique(streams_of, return_index=True)
-        new = self._slot_of[seen] < 0
-        order = seen[new][np.argsort(first[new], kind="stable")]
+    def open(self, context: Context, pool: Vector, said: Vector) -> Ints:
+        """Take the pool through a chunk, and let new keys start from it -> the slots of the events."""
+        chunk, opened = context.chunk, self._opened
+        self._slots = slots = self._open_slots(context)
+        events = slots.astype(np.int32), chunk.scores.reshape(-1), chunk.outcomes
+        shared = Pool(True, pool, self._initial, opened, self._work, said)
+        pool_rows(self.method.spec, shared, self._rows, len(self._initial), *events)
+        return slots
+
+    def _open_slots(self, context: Context) -> Ints:
+        """Slots in the order of first events, as the pool's loop wants them; with room for the new ones."""
+        streams_of = context.chunk.slots
+        self._slot_of = np.concatenate([self._slot_of, np.full(max(0, context.streams - len(self._slot_of)), -1)])
+        new = streams_of[self._slot_of[streams_of] < 0]
+        seen, first = np.unique(new, return_index=True)
+        order = seen[np.argsort(first, kind="stable")]
         self._slot_of[order] = self._opened + np.arange(len(order))
         self._opened += len(order)
+        self._open(self._opened)
         return self._slot_of[streams_of]

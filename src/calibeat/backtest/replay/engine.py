@@ -17,9 +17,19 @@ from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
-from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, MethodReplay, auto_or_first, parted
+from .contenders import (
+    AnyMethod,
+    AnyReplay,
+    Contender,
+    Context,
+    KeyVariants,
+    MethodReplay,
+    PooledReplay,
+    auto_or_first,
+    parted,
+)
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
-from .tally import Blocks, Issued, ScoreTally, Tally, judged, lost
+from .tally import Blocks, Counted, Issued, ScoreTally, Tally, judged
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -49,6 +59,7 @@ class Runner:
     at_once: tuple[AnyReplay, Tally] | None  # the same with outcomes that arrive at once, where they are late
     underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
     expert: Runner | None = None  # whose forecasts are the scores of this replay: of a calibeater alone
+    pool: Runner | None = None  # whose stream new keys of this replay start from
     own_seconds: float = 0.0
 
     @property
@@ -68,8 +79,9 @@ class Runner:
 
     @property
     def seconds(self) -> float:
-        """That the method took, with its expert."""
-        return self.own_seconds + (self.expert.own_seconds if self.expert else 0.0)
+        """That the method took, with its expert or its pool."""
+        first = self.expert or self.pool
+        return self.own_seconds + (first.own_seconds if first else 0.0)
 
 
 @dataclass(eq=False)
@@ -129,6 +141,7 @@ def replay_log(
         runners += _with_maturity(first, contenders, bins)
     if not late:
         _share_experts(runners)
+        _share_pool(runners)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
@@ -162,6 +175,14 @@ def _share_experts(runners: list[Runner]) -> None:
             runner.expert, runner.replay = expert, MethodReplay(parts[1])
 
 
+def _share_pool(runners: list[Runner]) -> None:
+    """A pool is a stream that learns from all events: the one without keys, where that is replayed too."""
+    for runner in runners:
+        if isinstance(runner.replay, PooledReplay):
+            lean_on = runner.replay.lean_on
+            runner.pool = next((each for each in runners if lean_on(each.replay)), None)
+
+
 class _ReplayLoop:
     """What goes on from chunk to chunk."""
 
@@ -185,40 +206,49 @@ class _ReplayLoop:
         if to.numbers == 1:
             to.scores.count(chunk.scores, chunk.outcomes, place)
         context, issued = Context(chunk, plan, draws, streams, marks), self._room(chunk)
-        raw_loss = lost(chunk.scores, chunk.outcomes, place, issued.of(0)).loss  # the raw score is the first
-
-        def through(at: int, expert: Vector | None = None) -> None:
-            runner, forecasts, began = to.runners[at], issued.forecasts[at], thread_time()
-            mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
-            if expert is not None:
-                mine = Context(replace(chunk, scores=expert), None, draws, streams)
-            forecasts[:] = runner.replay.feed(mine)
-            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss, issued.of(at))
-            if to.keyed:
-                runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
-            runner.own_seconds += thread_time() - began
-            if runner.at_once is not None:
-                # As if each outcome had been known at once; a forecast without an outcome changes nothing.
-                replay, tally = runner.at_once
-                known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
-                at_once = replay.feed(Context(known, None, draws[labelled], streams))
-                tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
-
-        def family(at: int) -> None:
-            """A runner, then those that it is the expert of."""
-            through(at)
-            for follower, runner in enumerate(to.runners):
-                if runner.expert is to.runners[at]:
-                    through(follower, issued.forecasts[at])
-
-        list(self._map(family, [at for at, runner in enumerate(to.runners) if runner.expert is None]))
+        self._family(0, context, place, issued)  # the raw score goes first: the others are compared with it
+        heads = [at for at, runner in enumerate(to.runners) if at and runner.expert is None and runner.pool is None]
+        list(self._map(lambda at: self._family(at, context, place, issued), heads))
         self._count(chunk, issued.forecasts[0], place, streams)
         if self._on_forecasts is not None:
             forecasts = {runner.name: issued.forecasts[at] for at, runner in enumerate(to.runners)}
             self._on_forecasts(chunk, forecasts, place, issued)
 
+    def _family(self, at: int, context: Context, place: Ints, issued: Issued) -> None:
+        """A runner, then those that it is the expert or the pool of."""
+        runners = self._to.runners
+        self._through(at, context, place, issued)
+        for follower, runner in enumerate(runners):
+            if runner.expert is runners[at]:
+                expert = replace(context.chunk, scores=issued.forecasts[at])
+                self._through(follower, Context(expert, None, context.draws, context.streams), place, issued)
+            elif runner.pool is runners[at]:
+                self._through(follower, context, place, issued)
+
+    def _through(self, at: int, context: Context, place: Ints, issued: Issued) -> None:
+        """A chunk through one contender: its forecasts, and what they lost."""
+        keyed, runner, forecasts, began = self._to.keyed, self._to.runners[at], issued.forecasts[at], thread_time()
+        chunk, raw_loss = context.chunk, issued.of(0).loss
+        mine = replace(context, into=forecasts)
+        if runner.underway is not None:
+            mine = replace(mine, plan=runner.underway.plan(chunk))
+        made = runner.replay.feed(mine)
+        if made is not forecasts:
+            forecasts[:] = made
+        events = Counted.of(forecasts, chunk.outcomes, place, raw_loss, issued.of(at))
+        runner.tally.count(events)
+        if keyed:
+            runner.tally.count_keys(events, chunk.slots, context.streams, MOST_KEYS_WITH_CE)
+        runner.own_seconds += thread_time() - began
+        if runner.at_once is not None:
+            # As if each outcome had been known at once; a forecast without an outcome changes nothing.
+            labelled, (replay, tally) = ~np.isnan(chunk.outcomes), runner.at_once
+            known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
+            at_once = replay.feed(Context(known, None, context.draws[labelled], context.streams))
+            tally.count(Counted.of(at_once, known.outcomes, place[labelled], raw_loss[labelled]))
+
     def _room(self, chunk: Chunk) -> Issued:
-        """The same memory for each chunk: new memory would cost more than what is written there."""
+        """The same memory for each chunk."""
         if self._issued is None or len(chunk) != self._issued.forecasts.shape[1]:
             self._issued = Issued.empty(len(self._to.runners), chunk.scores.shape)
         return self._issued

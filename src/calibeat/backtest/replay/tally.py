@@ -21,7 +21,7 @@ from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method
 from calibeat.core.stats import LOSS_FLOOR
-from calibeat.core.subset import entry, kernel, loop
+from calibeat.core.subset import entry, kernel, loop, scale_of, scratch, whole_part
 from calibeat.metrics import calibration_error_of_gaps
 
 MOST_BLOCKS = 4096
@@ -43,12 +43,17 @@ def floor_of(numbers: int) -> float:
 @kernel
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
+    return int(rank_number(p, float(steps)))
+
+
+@kernel
+def rank_number(p: float, steps: float) -> float:
+    """The same as a float and without a branch, so that processors take the ranks of several numbers at once."""
     least = min(p, 1.0 - p)
-    rank = 0
-    if least >= 0.5**21:
-        mantissa, exponent = math.frexp(least)
-        rank = 1 + (exponent + OCTAVES) * steps + int((mantissa - 0.5) * 2.0 * steps)
-    return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
+    m, e = scale_of(least)
+    rank = 1.0 + (e + (1.0 + OCTAVES)) * steps + whole_part((m - 1.0) * steps)
+    rank = rank if least >= 0.5**21 else 0.0
+    return rank if p <= 0.5 else 2.0 * (2.0 + OCTAVES * steps) - 1.0 - rank
 
 
 # ---- what a forecast is judged by --------------------------------------------------------------------------------
@@ -155,15 +160,23 @@ def judged(forecasts: Vector, outcomes: Vector) -> Judged:
 @loop
 def losses(K: int, forecasts: Vector, outcomes: Vector, place: Ints, floor: float, loss: Vector, slope: Vector) -> None:
     """The log-loss of each event, and of two classes its slope; where no outcome is known, anything (`Lost`)."""
-    for i in range(len(slope)):
+    if K == 1:
+        losses_of_two(forecasts, outcomes, floor, loss, slope)
+    else:
+        for i in range(len(outcomes)):
+            if place[i] >= 0:
+                loss[i] = -ln(max(floor, mark(forecasts[i * K : (i + 1) * K], outcomes[i]).chance))
+
+
+@kernel
+def losses_of_two(forecasts: Vector, outcomes: Vector, floor: float, loss: Vector, slope: Vector) -> None:
+    """Of two classes. The loop becomes one over vectors: `ln` takes no branch."""
+    for i in range(len(outcomes)):
         p, y = forecasts[i], outcomes[i]
         came = ln(max(floor, y * p + (1.0 - y) * (1.0 - p)))
         other = ln(max(floor, y * (1.0 - p) + (1.0 - y) * p))
         loss[i] = -came
         slope[i] = (2.0 * y - 1.0) * (other - came)
-    for i in range(len(slope), len(outcomes)):
-        if place[i] >= 0:
-            loss[i] = -ln(max(floor, mark(forecasts[i * K : (i + 1) * K], outcomes[i]).chance))
 
 
 class Lost(NamedTuple):
@@ -211,70 +224,127 @@ class TallySums(NamedTuple):
     running: Vector  # the log e-value, its maximum, and what the clip took off the log-loss of all events
 
 
+class Counted(NamedTuple):
+    """A chunk of forecasts, one number an event or K, with the block of each event (none if negative)."""
+
+    forecasts: Vector
+    outcomes: Vector
+    place: Ints
+    loss: Vector  # what was lost, and of two classes the slope: they are written here
+    slope: Vector
+    raw_loss: Vector  # by the score
+
+    @classmethod
+    def of(
+        cls, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, into: Lost | None = None
+    ) -> Counted:
+        """Forecasts of one number an event, or of K; what was lost goes into `into`."""
+        room = into or Lost.empty(len(outcomes), numbers=(*forecasts.shape, 1)[1])
+        return cls(np.ascontiguousarray(forecasts).reshape(-1), outcomes, place, *room, raw_loss)
+
+
+TOGETHER = 128  # events of two classes whose losses and ranks are taken together
+
+
 @loop
-def tally(
-    K: int,
-    forecasts: Vector,
-    outcomes: Vector,
-    place: Ints,
-    loss: Vector,
-    raw_loss: Vector,
-    floor: float,
-    edges: Vector,
-    to: TallySums,
-) -> None:
-    """Count each event in the block `place` (none if negative), with its log-loss and that of its score."""
-    if K == 1:  # a constant: the compiler leaves out what only many classes need
-        tally_events(1, forecasts, outcomes, place, loss, raw_loss, floor, edges, to)
+def tally(K: int, events: Counted, floor: float, edges: Vector, to: TallySums) -> None:
+    """Count each event in its block, with its log-loss and that of its score."""
+    if K == 1:
+        tally_two(events, floor, edges, to)
     else:
-        tally_events(K, forecasts, outcomes, place, loss, raw_loss, floor, edges, to)
+        tally_many(K, events, floor, edges, to)
 
 
 @kernel
-def tally_events(
-    K: int,
-    forecasts: Vector,
-    outcomes: Vector,
-    place: Ints,
-    loss: Vector,
-    raw_loss: Vector,
-    floor: float,
-    edges: Vector,
-    to: TallySums,
-) -> None:
-    """The loop of `tally`."""
-    cells, sums, ranks, running = to.cells, to.sums, to.ranks, to.running
+def tally_two(events: Counted, floor: float, edges: Vector, to: TallySums) -> None:
+    """Of two classes."""
+    n, bins, least = len(events.outcomes), len(edges) - 1, -math.log1p(-floor)
+    ranks = scratch(TOGETHER)
+    loss, brier, hits, log_e, block = 0.0, 0.0, 0.0, 0.0, -1  # sums of a block: it has many events in a row
+    evidence, most = to.running[0], to.running[1]
+    for begin in range(0, n, TOGETHER):
+        end = min(n, begin + TOGETHER)
+        forecasts, outcomes = events.forecasts[begin:end], events.outcomes[begin:end]
+        losses_of_two(forecasts, outcomes, floor, events.loss[begin:end], events.slope[begin:end])
+        for i in range(end - begin):
+            ranks[i] = rank_number(forecasts[i], float(STEPS))
+        for i in range(end - begin):
+            if events.place[begin + i] != block:
+                put_block(to.sums, block, loss, brier, hits, log_e)
+                block = events.place[begin + i]
+                if block >= 0:
+                    at = 4 * block
+                    loss, brier, hits, log_e = to.sums[at], to.sums[at + 1], to.sums[at + 2], to.sums[at + 3]
+            if block < 0:
+                continue
+            p, y, mine = forecasts[i], outcomes[i], events.loss[begin + i]
+            one = mark(events.forecasts[begin + i : begin + i + 1], y)
+            at = 3 * (block * bins + bin_among(edges, p))
+            to.cells[at] += 1.0
+            to.cells[at + 1] += p
+            to.cells[at + 2] += y
+            if one.chance < floor:
+                to.running[2] += (-math.log(one.chance) if one.chance > 0.0 else math.inf) - mine
+            # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no
+            # bet that wins in the mean.
+            e = events.raw_loss[begin + i] - max(mine, least)
+            loss += mine
+            brier += one.square
+            hits += one.hit
+            log_e += e
+            if block > 0:
+                at = 3 * int(ranks[i])
+                to.ranks[at + int(y)] += 1.0
+                to.ranks[at + 2] += p
+                evidence += e
+                most = max(most, evidence)
+    put_block(to.sums, block, loss, brier, hits, log_e)
+    to.running[0], to.running[1] = evidence, most
+
+
+@kernel
+def put_block(sums: Vector, block: int, loss: float, brier: float, hits: float, log_e: float) -> None:
+    """Put the sums of a block where they belong, if there is a block."""
+    if block >= 0:
+        at = 4 * block
+        sums[at] = loss
+        sums[at + 1] = brier
+        sums[at + 2] = hits
+        sums[at + 3] = log_e
+
+
+@kernel
+def tally_many(K: int, events: Counted, floor: float, edges: Vector, to: TallySums) -> None:
+    """Of K classes. Their forecasts sum to one, and none is 0: a bet on them as they are wins nothing in the mean."""
     bins = len(edges) - 1
-    least = -math.log1p(-floor)
-    for i in range(len(outcomes)):
-        block = place[i]
+    for i in range(len(events.outcomes)):
+        block = events.place[i]
         if block < 0:
             continue
-        one = mark(forecasts[i * K : (i + 1) * K], outcomes[i])
+        one = mark(events.forecasts[i * K : (i + 1) * K], events.outcomes[i])
         p, y = one.forecast, one.outcome
+        loss = -ln(max(floor, one.chance))
+        events.loss[i] = loss
         at = 3 * (block * bins + bin_among(edges, p))
-        cells[at] += 1.0
-        cells[at + 1] += p
-        cells[at + 2] += y
-        full = loss[i]
+        to.cells[at] += 1.0
+        to.cells[at + 1] += p
+        to.cells[at + 2] += y
+        full = loss
         if one.chance < floor:
             full = -math.log(one.chance) if one.chance > 0.0 else math.inf
-            running[2] += full - loss[i]
-        # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
-        # that wins in the mean. Nor do forecasts of K classes as they are: they sum to one, and none is 0.
-        log_e = raw_loss[i] - (max(loss[i], least) if K == 1 else full)
+            to.running[2] += full - loss
+        log_e = events.raw_loss[i] - full
         at = 4 * block
-        sums[at] += loss[i]
-        sums[at + 1] += one.square
-        sums[at + 2] += one.hit
-        sums[at + 3] += log_e
+        to.sums[at] += loss
+        to.sums[at + 1] += one.square
+        to.sums[at + 2] += one.hit
+        to.sums[at + 3] += log_e
         if block > 0:
-            rank = rank_of(p, STEPS)
-            ranks[rank + RANKS * int(y)] += 1.0
-            ranks[rank + 2 * RANKS] += p
-            running[0] += log_e
-            if running[0] > running[1]:
-                running[1] = running[0]
+            at = 3 * rank_of(p, STEPS)
+            to.ranks[at + int(y)] += 1.0
+            to.ranks[at + 2] += p
+            to.running[0] += log_e
+            to.running[1] = max(to.running[1], to.running[0])
 
 
 KEY_COUNT, KEY_LOSS, KEY_BRIER, KEY_ONES, KEY_SQUARES, KEY_SUMS = range(6)  # of a stream
@@ -287,13 +357,13 @@ def tally_keys(
     outcomes: Vector,
     place: Ints,
     slots: Ints,
-    floor: float,
-    bins: int,
+    loss: Vector,
+    edges: Vector,
     sums: Vector,
     gaps: Vector,
 ) -> None:
     """The sums of each stream, and where `gaps` has room the sum of forecast - outcome of each bin."""
-    m = float(bins)
+    bins = len(edges) - 1
     room = len(gaps) // bins
     for i in range(len(outcomes)):
         if place[i] > 0:
@@ -301,12 +371,12 @@ def tally_keys(
             gap = one.forecast - one.outcome
             at = KEY_SUMS * slot
             sums[at + KEY_COUNT] += 1.0
-            sums[at + KEY_LOSS] += -math.log(max(floor, one.chance))
+            sums[at + KEY_LOSS] += loss[i]
             sums[at + KEY_BRIER] += one.square
             sums[at + KEY_ONES] += one.outcome
             sums[at + KEY_SQUARES] += gap * gap
             if slot < room:
-                gaps[slot * bins + bin_of(one.forecast, m)] += gap
+                gaps[slot * bins + bin_among(edges, one.forecast)] += gap
 
 
 @entry
@@ -389,30 +459,30 @@ class Tally:
         self.bins, self.numbers, self._floor, self._edges = bins, numbers, floor_of(numbers), edges_of(bins)
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
-        self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
+        self._ranks = np.zeros(3 * RANKS)  # of each rank: zeros, ones, sum of forecasts
         self.running = np.zeros(3)
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
         self.by_class = np.zeros((numbers if numbers > 1 else 0, bins, 3))
 
-    def count(
-        self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, into: Lost | None = None
-    ) -> None:
-        """Count a chunk; what was lost goes into `into`."""
-        found = lost(forecasts, outcomes, place, into)
-        events = self.numbers, forecasts.reshape(-1), outcomes, place
-        sums = TallySums(self._cells, self._sums, self.ranks, self.running)
-        tally(*events, found.loss, raw_loss, self._floor, self._edges, sums)
+    def count(self, events: Counted) -> None:
+        """Count a chunk; what was lost is written there."""
+        sums = TallySums(self._cells, self._sums, self._ranks, self.running)
+        tally(self.numbers, events, self._floor, self._edges, sums)
         if len(self.by_class):
-            tally_classes(*events, self.bins, self.by_class.reshape(-1))
+            of = self.numbers, events.forecasts, events.outcomes, events.place
+            tally_classes(*of, self.bins, self.by_class.reshape(-1))
 
-    def count_keys(
-        self, forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, streams: int, most: int
-    ) -> None:
-        """Count a chunk by stream; calibration errors only for the first `most` of them."""
+    def count_keys(self, events: Counted, slots: Ints, streams: int, most: int) -> None:
+        """Count a chunk by stream, behind `count`; calibration errors only for the first `most` of them."""
         self._key_sums = _grown(self._key_sums, KEY_SUMS, streams)
         self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
-        events = self.numbers, forecasts.reshape(-1), outcomes, place, slots
-        tally_keys(*events, self._floor, self.bins, self._key_sums, self._key_gaps)
+        of = self.numbers, events.forecasts, events.outcomes, events.place, slots
+        tally_keys(*of, events.loss, self._edges, self._key_sums, self._key_gaps)
+
+    @property
+    def ranks(self) -> Vector:
+        """Zeros, ones and the sum of forecasts of each rank: three times `RANKS` numbers."""
+        return self._ranks.reshape(RANKS, 3).T.reshape(-1)
 
     def merge(self) -> None:
         """Merge the blocks by pairs; the warm-up stays by itself."""
@@ -465,19 +535,28 @@ SCORE_STEPS = 1024  # in an octave
 SCORE_RANKS = 2 * (2 + OCTAVES * SCORE_STEPS)
 
 
-@entry
+@loop
 def tally_scores(scores: Vector, outcomes: Vector, place: Ints, cells: Vector) -> None:
     """Count, sum of log f and sum of log(1 - f) of each rank: warm-up and the rest, zeros and ones apart."""
-    for i in range(len(scores)):
-        if place[i] < 0:
-            continue
-        part = (0 if place[i] == 0 else 2) + int(outcomes[i])
-        f = max(SCORE_CLIP, scores[i])
-        f = min(1.0 - SCORE_CLIP, f)
-        at = 3 * (part * SCORE_RANKS + rank_of(f, SCORE_STEPS))
-        cells[at] += 1.0
-        cells[at + 1] += math.log(f)
-        cells[at + 2] += math.log1p(-f)
+    n = len(scores)
+    ranks = scratch(TOGETHER)
+    logs = scratch(TOGETHER)
+    others = scratch(TOGETHER)
+    for begin in range(0, n, TOGETHER):
+        count = min(TOGETHER, n - begin)
+        for i in range(count):
+            f = min(max(SCORE_CLIP, scores[begin + i]), 1.0 - SCORE_CLIP)
+            ranks[i] = rank_number(f, float(SCORE_STEPS))
+            logs[i] = ln(f)
+            others[i] = ln(1.0 - f)
+        for i in range(count):
+            block = place[begin + i]
+            if block >= 0:
+                part = (0 if block == 0 else 2) + int(outcomes[begin + i])
+                at = 3 * (part * SCORE_RANKS + int(ranks[i]))
+                cells[at] += 1.0
+                cells[at + 1] += logs[i]
+                cells[at + 2] += others[i]
 
 
 class ScoreTally:
