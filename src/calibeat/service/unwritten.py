@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SETTINGS = ("monitor", "notice", "expire", "expire_as", "mature")
 
 
-class Asked(msgspec.Struct, array_like=True, omit_defaults=True):
+class JournalRequest(msgspec.Struct, array_like=True, omit_defaults=True):
     """One request, as the journal has it. What was no event is left out: it did nothing."""
 
     forecasts: list[ForecastEvent] = []
@@ -45,7 +45,7 @@ class Asked(msgspec.Struct, array_like=True, omit_defaults=True):
 
 _FIELD_OF: dict[Any, int] = {ForecastEvent: 0, OutcomeEvent: 1, CorrectionEvent: 2, StreamSettings: 3}
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[Asked]).decode
+_unpack = msgspec.msgpack.Decoder(list[JournalRequest]).decode
 
 
 class JournalRow(NamedTuple):
