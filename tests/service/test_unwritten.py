@@ -300,6 +300,7 @@ def test_the_tables_follow_when_it_is_much_or_old_or_asked_for(store: str, monke
 def test_what_was_answered_is_seen_by_whoever_asks_next(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "QUIET_SECONDS", 60.0)
     monkeypatch.setattr(engine_module, "UNWRITTEN_SECONDS", 60.0)
+    monkeypatch.setattr(engine_module, "LONGEST_UNWRITTEN", 60.0)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     engine = Engine.open(store, EngineSettings(method="tops"))
     gate = threading.Event()

@@ -82,7 +82,9 @@ OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
 MOST_UNWRITTEN = 40_000  # operations that may be in the journal alone
-UNWRITTEN_SECONDS = 0.5  # that the first of them may be, and
+UNWRITTEN_SECONDS = 0.2  # that the first of them may be; longer, up to
+LONGEST_UNWRITTEN = 1.0  # seconds, if the tables would else take more than
+WRITING_SHARE = 0.2  # of the time; and
 QUIET_SECONDS = 0.02  # if nothing else comes
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
@@ -182,6 +184,7 @@ class Engine:
         self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
         self._unwritten = Unwritten()
         self.may_defer = False  # whether groups may wait in the journal, where nobody else writes the store
+        self._patience = UNWRITTEN_SECONDS  # until the tables follow
         self._settings_text = settings_text(settings)
         self._to_tell: list[threading.Event] = []  # who waits until nothing is unwritten
         self._has_ended = False  # the thread
@@ -585,14 +588,17 @@ class Engine:
     def write_out(self) -> None:
         """The tables follow the journal."""
         if self._unwritten:
+            began = time.monotonic()
             self.store.begin()
             self._write()
             self._drop_unused(set())
+            took = time.monotonic() - began
+            self._patience = min(max(UNWRITTEN_SECONDS, took / WRITING_SHARE), LONGEST_UNWRITTEN)
 
     def write_in_time(self, now: float, *, is_idle: bool = False) -> None:
         """The same if there is time, or it is much, or old."""
         behind = self._unwritten
-        if behind and (is_idle or now >= behind.since + UNWRITTEN_SECONDS or behind.size >= MOST_UNWRITTEN):
+        if behind and (is_idle or now >= behind.since + self._patience or behind.size >= MOST_UNWRITTEN):
             with suppress(StoreBusy):  # later again: the journal has it
                 self._guard(self.write_out)
 
