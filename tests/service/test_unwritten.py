@@ -395,3 +395,24 @@ def test_what_is_packed_comes_back() -> None:
     wanted = [[event for event in each if type(event) is not InvalidEvent] for each in requests]
     assert found == [each for each in wanted if each]
     assert Control not in {type(event) for each in found for event in each}
+
+
+def test_a_stream_that_was_heard_of_is_not_asked_before_its_notice_has_heard_it(store: str) -> None:
+    with closing(Desk(store)) as service:
+        engine = service.engine
+        play(service, 2)
+        state = engine._streams["s1"]
+        engine._deadlines.set(state.number, "s1", service.now - 1.0)
+        assert engine._overdue(service.now) == {}
+        engine.write_out()
+        state.due = service.now - 1.0
+        engine._deadlines.set(state.number, "s1", state.due)
+        assert engine._overdue(service.now) == {state.number: "s1"}
+
+
+def test_who_asks_an_engine_that_has_ended_does_not_wait(store: str) -> None:
+    with closing(Desk(store)) as service:
+        play(service, 1)
+        service.engine._has_ended = True
+        service.engine.show()
+        assert journal(store) == 1
