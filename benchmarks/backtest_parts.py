@@ -1,25 +1,21 @@
 """Where the CPU time of a backtest goes, part by part.
 
-The command runs in this process with a clock around each part. A clock is that of its thread, and stands still while a
-part inside is timed. What no clock covers is the rest.
+The command runs in this process with a clock around each part: see `Clocks`. What no clock covers is the rest.
 """
 
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections import defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack, redirect_stdout
-from functools import wraps
 from io import StringIO
 from pathlib import Path
-from time import process_time, thread_time
+from time import process_time
 from typing import Any
 from unittest.mock import patch
 
 from benchmarks import table
 from benchmarks.backtest import NO_TIMES, kernels, write_keyed_log, write_log
+from benchmarks.timing import Clocks
 from calibeat.backtest import run
 from calibeat.backtest.judge import history, paging, verdict
 from calibeat.backtest.read import rows
@@ -44,44 +40,6 @@ TIMED: dict[str, list[tuple[Any, str]]] = {
     VERDICT: [(run, "summarise"), (run, "_add_later")],
     PAGE: [(backtest, "html")],
 }
-
-
-class Clocks:
-    """CPU seconds of each part."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = defaultdict(float)
-        self._local = threading.local()
-        self._lock = threading.Lock()
-
-    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function with a clock around it."""
-
-        @wraps(function)
-        def run_it(*arguments: Any, **named: Any) -> Any:
-            outside, self._local.inside = getattr(self._local, "inside", 0.0), 0.0
-            began = thread_time()
-            try:
-                return function(*arguments, **named)
-            finally:
-                took = thread_time() - began
-                with self._lock:
-                    self.seconds[part] += took - self._local.inside
-                self._local.inside = outside + took
-
-        return run_it
-
-    def each(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that yields, with a clock around each step."""
-
-        @wraps(function)
-        def run_it(*arguments: Any) -> Any:
-            steps = iter(function(*arguments))
-            step = self.timed(part, lambda: next(steps, steps))
-            while (found := step()) is not steps:
-                yield found
-
-        return run_it
 
 
 def parts_of(log: Path, *more: str) -> tuple[dict[str, float], float]:

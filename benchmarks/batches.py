@@ -1,7 +1,7 @@
 """Where the time of the service goes, in batches: `python -m benchmarks batches` and `service-growth`.
 
 The engine runs in this process, without HTTP, on an SQLite store. Half of the events are forecasts, the other half
-outcomes of forecasts two groups ago. The parts are CPU time of the thread; a part is counted without the parts in it.
+outcomes of forecasts two groups ago. The parts are CPU time: see `Clocks`.
 
 `python -m benchmarks.batches FORECASTS STREAMS PENDING` measures the growth at another size than `service-growth`:
 first so many forecasts and their outcomes of a thousand streams; then so many streams that are all new, and more
@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, thread_time, time
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from benchmarks import table
 from benchmarks.serve import LEARNS, contenders
 from benchmarks.serve_load import load
+from benchmarks.timing import Clocks
 from calibeat.cli.serve import few_collections
 from calibeat.service import engine as engine_module
 from calibeat.service.engine import Engine, EngineSettings
@@ -70,43 +72,16 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
 }
 
 
-class Spent:
-    """CPU seconds by part, each without the parts in it."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._inner = 0.0
-
-    def timed(self, name: str | Callable[..., str], function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, on the clock."""
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            outer, self._inner = self._inner, 0.0
-            begun = thread_time()
-            try:
-                return function(*arguments, **named)
-            finally:
-                whole = thread_time() - begun
-                part = name if isinstance(name, str) else name(*arguments)
-                self.seconds[part] = self.seconds.get(part, 0.0) + whole - self._inner
-                self._inner = outer + whole
-
-        return call
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """The parts of the engine are on the clock."""
-        with ExitStack() as stack:
-            for part, places in PARTS.items():
-                for owner, name in places:
-                    self._replace(stack, owner, name, part)
-            self._replace(stack, SqliteStore, "_many", lambda _, head, *__: f"SQL {_table(head)}")
-            yield
-
-    def _replace(self, stack: ExitStack, owner: Any, name: str, part: Any) -> None:
-        known = getattr(owner, name)
-        stack.callback(setattr, owner, name, known)
-        setattr(owner, name, self.timed(part, known))
+@contextmanager
+def watching(clocks: Clocks) -> Iterator[None]:
+    """The parts of the engine are on the clock."""
+    with ExitStack() as stack:
+        for part, places in PARTS.items():
+            for owner, name in places:
+                stack.enter_context(patch.object(owner, name, clocks.timed(part, getattr(owner, name))))
+        many = clocks.timed(lambda _, head, *__: f"SQL {_table(head)}", SqliteStore._many)
+        stack.enter_context(patch.object(SqliteStore, "_many", many))
+        yield
 
 
 def _table(head: str) -> str:
@@ -128,7 +103,7 @@ def bodies(first: int, batches: int, what: str, scores: Any) -> list[bytes]:
     return made
 
 
-def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | None = None) -> float:
+def serve(settings: EngineSettings, requests: int, groups: int, spent: Clocks | None = None) -> float:
     """CPU us an event: groups of so many requests, after some that do not count."""
     half, rng = requests // 2, np.random.default_rng(0)
     scores = rng.random((groups + 12) * half * BATCH)
@@ -140,7 +115,7 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Spent | N
         engine.may_defer = True
         process, write = engine.process, engine.write_in_time
         if spent is not None:
-            stack.enter_context(spent.watching())
+            stack.enter_context(watching(spent))
             process, write = spent.timed("rest", engine.process), spent.timed("rest", engine.write_in_time)
         read_f, read_o, encode = (
             (read_forecasts, read_outcomes, _encoded)
@@ -189,7 +164,7 @@ def parts(*, quick: bool) -> None:
     for requests, groups in ((8, 200), (40, 40)):  # several times the tables follow the journal
         size, repeats = requests * BATCH, 2 if quick else 4
         whole = {name: list[float]() for name in SETTINGS}
-        found = {name: Spent() for name in SETTINGS}
+        found = {name: Clocks() for name in SETTINGS}
         for _ in range(repeats):
             for name, settings in SETTINGS.items():
                 gc.collect()
@@ -269,7 +244,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
     engine.listen()
     engine.may_defer = True
     marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
-    spent, lowest, rng = list[float](), 0.0, np.random.default_rng(0)
+    spent, at_first, rng = list[float](), 0.0, np.random.default_rng(0)
     groups = count // AT_ONCE
     for group in range(groups):
         ids = range(group * AT_ONCE, (group + 1) * AT_ONCE)
@@ -287,13 +262,13 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
         spent.append((thread_time() - begun) / len(events))
         if group + 1 in marks:
             now = 1e6 * float(np.mean(spent[-WINDOW:]))
-            lowest = lowest or now
+            at_first = at_first or now
             beside = [path, path.with_name(path.name + "-wal")]
             size = sum(file.stat().st_size for file in beside if file.exists()) / 2**20
             sign = [
                 f"{(group + 1) * AT_ONCE:,}",
                 f"{now:.1f}",
-                f"{now / lowest:.2f}",
+                f"{now / at_first:.2f}",
                 f"{_resident():.0f}",
                 f"{size:.0f}",
             ]

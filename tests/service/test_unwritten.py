@@ -298,7 +298,7 @@ def test_the_tables_follow_when_it_is_much_or_old_or_asked_for(store: str, monke
 
 
 def test_what_was_answered_is_seen_by_whoever_asks_next(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "QUIET_SECONDS", 60.0)
+    monkeypatch.setattr(engine_module, "IDLE_UNWRITTEN", 60.0)
     monkeypatch.setattr(engine_module, "UNWRITTEN_SECONDS", 60.0)
     monkeypatch.setattr(engine_module, "LONGEST_UNWRITTEN", 60.0)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -312,9 +312,9 @@ def test_what_was_answered_is_seen_by_whoever_asks_next(store: str, monkeypatch:
     gate.set()
     done.get(timeout=60)
     assert journal(store) == 1
-    engine.show()
+    engine.wait_until_written()
     assert journal(store) == 0
-    engine.show()  # there is nothing to wait for
+    engine.wait_until_written()  # there is nothing to wait for
     with closing(open_reader(store)) as reader:
         found = reader.stream("paris")
         assert found is not None and found.events == 4
@@ -327,7 +327,7 @@ def test_what_was_answered_is_seen_by_whoever_asks_next(store: str, monkeypatch:
     done.get(timeout=60)
     engine.stop()
     assert journal(store) == 0
-    engine.show()
+    engine.wait_until_written()
     assert whole(store)
 
 
@@ -414,5 +414,5 @@ def test_who_asks_an_engine_that_has_ended_does_not_wait(store: str) -> None:
     with closing(Desk(store)) as service:
         play(service, 1)
         service.engine._has_ended = True
-        service.engine.show()
+        service.engine.wait_until_written()
         assert journal(store) == 1

@@ -82,10 +82,10 @@ OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
 MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
 MOST_UNWRITTEN = 40_000  # operations that may be in the journal alone
-UNWRITTEN_SECONDS = 0.2  # that the first of them may be; longer, up to
-LONGEST_UNWRITTEN = 0.5  # seconds, if the tables would else take more than
-WRITING_SHARE = 0.2  # of the time; and
-QUIET_SECONDS = 0.02  # if nothing else comes
+UNWRITTEN_SECONDS = 0.2  # for which a group may be in the journal alone
+LONGEST_UNWRITTEN = 0.5  # the same where writing takes long: see `WRITING_SHARE`
+WRITING_SHARE = 0.2  # of the time, in which the tables follow the journal
+IDLE_UNWRITTEN = 0.02  # seconds without a request after which they do
 MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
 AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
@@ -276,7 +276,7 @@ class Engine:
             self.counters.queued = self._events
             self._wake.notify()
 
-    def show(self) -> None:
+    def wait_until_written(self) -> None:
         """Wait until everything that was answered can be read in the tables."""
         if not self._unwritten:
             return
@@ -586,7 +586,7 @@ class Engine:
             self._tell(self.on_alarm, changes.alarms)
 
     def write_out(self) -> None:
-        """The tables follow the journal."""
+        """Write everything that is in the journal alone into the tables."""
         if self._unwritten:
             began = time.monotonic()
             self.store.begin()
@@ -596,14 +596,14 @@ class Engine:
             self._patience = min(max(UNWRITTEN_SECONDS, took / WRITING_SHARE), LONGEST_UNWRITTEN)
 
     def write_in_time(self, now: float, *, is_idle: bool = False) -> None:
-        """The same if there is time, or it is much, or old."""
+        """Do so if nothing else is to be done, if much is unwritten, or for long."""
         behind = self._unwritten
         if behind and (is_idle or now >= behind.since + self._patience or behind.size >= MOST_UNWRITTEN):
             with suppress(StoreBusy):  # later again: the journal has it
                 self._guard(self.write_out)
 
     def _tell_written(self, count: int) -> None:
-        """To the first who wait."""
+        """Let the first of those go on who wait until nothing is unwritten."""
         with self._wake:
             told, self._to_tell = self._to_tell[:count], self._to_tell[count:]
         for written in told:
@@ -1004,7 +1004,7 @@ class Engine:
         if self._resuming or self._deleting:
             return 0.0
         if self._unwritten:
-            return QUIET_SECONDS
+            return IDLE_UNWRITTEN
         if self._unranked:
             return queries.QUIET_SECONDS
         waits = [AGE_SECONDS] if self._has_ages else []

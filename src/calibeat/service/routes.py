@@ -221,7 +221,7 @@ class StoreReaders:
 
     def open(self, engine: Engine) -> None:
         """From now on an engine writes the store. What it has answered is there before a question is."""
-        self.counters, self._pages.before = engine.counters, engine.show
+        self.counters, self._pages.before = engine.counters, engine.wait_until_written
 
     async def ask(self, question: Callable[[Reader], Any]) -> Any:
         """Ask the store something."""
