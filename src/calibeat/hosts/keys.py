@@ -43,7 +43,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 Chosen = npt.NDArray[np.bool_] | None
 
 EVERY = slice(None)
-FEW_KEYS = 64  # keys that are looked up one by one, in plain Python, rather than by compiled code
 MOST_KEYS = 2**31 - 2
 DAMAGED = -2  # in place of a slot
 MOST_SEED = 2**64 - 1
@@ -523,8 +522,6 @@ class Index(ABC):
 
     def find(self, column: KeyColumn) -> Slots:
         """The slot of each key, -1 for one that is not here."""
-        if len(column) <= FEW_KEYS:
-            return np.array([self.find_one(key) for key in column.plain()], dtype=np.int32)
         slots = np.empty(len(column), dtype=np.int32)
         for first in range(0, len(column), _HASHED_AT_ONCE):
             self._find(column, first, min(first + _HASHED_AT_ONCE, len(column)), slots)
@@ -532,8 +529,6 @@ class Index(ABC):
 
     def add(self, column: KeyColumn) -> Slots:
         """The slot of each key; one that is not here yet gets the next free slot."""
-        if len(column) <= FEW_KEYS:
-            return np.array([self.add_one(key) for key in column.plain()], dtype=np.int32)
         slots, before = np.empty(len(column), dtype=np.int32), self.table
         for first in range(0, len(column), _HASHED_AT_ONCE):
             at, last = first, min(first + _HASHED_AT_ONCE, len(column))
