@@ -732,7 +732,7 @@ class Bank:
             key = name if isinstance(name, int) else check_key(key)
             if slot >= 0:
                 return self._members.serving(key, slot)._predict_taken(score)
-            score = self._check_score(score)  # before a row is made for it
+            self._check_score(score)  # before a row is made for it; the score itself is read once, with the row
             if not self._writable:  # what a new key would get, without a row for it
                 unknown = self._alone(key)
                 unknown._row[:] = array("d", self._fresh_row())
