@@ -1658,6 +1658,8 @@ class Members:
         for key, events in other._counts():
             if self._bank._slot(key) >= 0:
                 self._records[key] = other._records[key].copy(events)
+        if not self.complete:  # what `fold` has issued without a record is good for what it was
+            self._bank._store.accept_foreign()
         self.generation = new_generation()
         self.complete = self.complete and other.complete
 
