@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from services import START, Desk, desk, whole
 
-from calibeat import InvalidInput
+from calibeat import Bank, InvalidInput, Monitor
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import first_unread
 from calibeat.service.alarms import close_quiet, sentence
@@ -208,3 +209,18 @@ def test_more_than_ten_classes_are_watched_by_the_one_that_is_named() -> None:
     assert [part_count(numbers) for numbers in (1, 3, 10, 11)] == [2, 5, 12, 2]
     with pytest.raises(InvalidInput, match="monitor states must be"):
         StreamMonitors(Settings(1e6), 3, np.zeros(1)).load([bytes(8)], [{}])
+
+
+def test_a_fold_gives_up_on_what_waits_too_long() -> None:
+    """What never comes is given up by the forecast that follows, and is not taken for an outcome."""
+    bank = Bank("ops", monitor=Monitor(arl=1e6, patience=2))
+    watching = StreamMonitors(Settings(1e6, patience=2), 1, np.zeros(1))
+    for _ in range(4):
+        bank.predict("a", 0.3)
+    receipts = {"probability": np.full(4, 0.3), "score": np.full(4, 0.3), "event": np.arange(4)}
+    asked, slots = np.ones(4, dtype=bool), np.zeros(4, dtype=np.int32)
+    columns = {"receipts": receipts, "sources": np.arange(4), "asked": asked, "outcomes": np.full(4, np.nan)}
+    watching.read(SimpleNamespace(**columns, slots=slots))
+    queue, row = watching.queues[0], watching.parts[OURS].matrix[0]
+    assert queue.count(row)[:7] == bank["a"].monitor.waiting[:7]  # type: ignore[union-attr]
+    assert queue.count(row).given_up == 2

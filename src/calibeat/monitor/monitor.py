@@ -142,7 +142,7 @@ class Monitor(Watcher):
             if queue.counts(number):
                 self._rows.update(0, number, (p, y, s))
             else:
-                queue.too_late += 1
+                queue.count_late()
             return self._tell([])
 
     # ---- many events ----------------------------------------------------------------------------------------------
@@ -228,6 +228,7 @@ class Monitor(Watcher):
         made = cls(**asdict(monitors.settings))._serve()
         made._rows.matrix[0] = monitors.matrix[slot]
         queue = made._rows.queues[0] = monitors.queue(slot).copy()
+        queue.too_late = None
         queue.alarms = [a.last for a in monitors.alarms(np.array([slot])) if a.last is not None]
         return made
 

@@ -233,6 +233,8 @@ class Monitors(SlotRows):
         if queue.is_open(number):
             row = self.matrix[slot].copy()
             self._keep(slot, queue, row, queue.step(row, number, event))
+        elif queue.gave_up(number):
+            queue.count_late()
         self._release(slot, queue)
 
     def _keep(self, slot: int, queue: Queue, row: Vector, step: Step) -> None:
@@ -402,7 +404,8 @@ def fold_together(
             queue = queues[slot] = first.queue(slot)
         if number >= 0 and not queue.is_open(number):
             continue
-        queue.announced, queue.next, queue.given_up, queue.came, read = queue.step(rows[slot], number, event)
+        outcome = event if number >= 0 else None  # a forecast brings none
+        queue.announced, queue.next, queue.given_up, queue.came, read = queue.step(rows[slot], number, outcome)
         if queue.came is not None:
             queue.finish()
         if read:

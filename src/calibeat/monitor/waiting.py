@@ -34,7 +34,8 @@ class Waiting(NamedTuple):
     mean_age, oldest : how many forecasts ago these were announced; NaN and 0 if nothing waits.
     held : outcomes that are known and not yet read, because an earlier one is missing.
     given_up : forecasts whose outcome did not come within `patience` forecasts.
-    too_late : outcomes that came after their forecast was given up; they are ignored.
+    too_late : outcomes that came after their forecast was given up; they are ignored. None in the monitor of a bank's
+        key, which does not count them.
     """
 
     forecasts: int
@@ -44,7 +45,7 @@ class Waiting(NamedTuple):
     oldest: int
     held: int
     given_up: int
-    too_late: int
+    too_late: int | None
 
 
 class Queue:
@@ -60,7 +61,8 @@ class Queue:
         self.announced = 0
         self.next = 0  # the first number that is neither read nor given up
         self.held: dict[int, Event | None] = {}  # None: it will never come
-        self.given_up = self.too_late = 0
+        self.given_up = 0
+        self.too_late: int | None = 0  # None: not counted
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
         self.came: Came | None = None  # until `finish` has put it away
         self.alarms: list[Alarm] = []  # the last ones, where they are kept; it is replaced, never changed
@@ -81,9 +83,18 @@ class Queue:
             )
         if self.is_open(number):
             return True
-        if number in self.lost or number < self._remembered_from():
+        if self.gave_up(number):
             return False
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
+
+    def gave_up(self, number: int) -> bool:
+        """Whether an announced number, which does not wait, was given up."""
+        return number in self.lost or number < self._remembered_from()
+
+    def count_late(self, outcomes: int = 1) -> None:
+        """Count outcomes of numbers that were given up."""
+        if self.too_late is not None:
+            self.too_late += outcomes
 
     def step(self, row: Any, number: int = -1, event: Event | None = None) -> Step:
         """One more forecast, or the outcome of an open number (None: it will never come).
@@ -157,7 +168,7 @@ class Queue:
         lost = never | (~known & (old + n - 1 - np.arange(old + n) >= self.patience))
         stuck = ~known & ~lost
         stop = int(stuck.argmax()) if stuck.any() else old + n
-        self.too_late += int((came & ~in_time).sum())
+        self.count_late(int((came & ~in_time).sum()))
         first, self.announced = self.next, self.announced + n
         self.next = first + stop
         gave = (first + np.flatnonzero(lost[:stop])).tolist()
@@ -224,7 +235,8 @@ class Queue:
         queue.announced = check_whole("announced", state["announced"], 0, 2**53)
         queue.next = check_whole("next", state["next"], max(0, queue.announced - patience), queue.announced)
         queue.given_up = check_whole("given_up", state["given_up"], 0, queue.next)
-        queue.too_late = check_whole("too_late", state["too_late"], 0, 2**53)
+        late = state["too_late"]
+        queue.too_late = None if late is None else check_whole("too_late", late, 0, 2**53)
         for what in ("held", "lost"):
             if not isinstance(state[what], list):
                 raise InvalidInput(f"{what} must be a list, got {state[what]!r:.60}")
