@@ -141,8 +141,6 @@ def test_other_arguments() -> None:
         MultiCalibrator(3, "tops")
     with pytest.raises(InvalidInput, match="logits must be True or False, got 'yes'"):
         MultiCalibrator(3, logits="yes")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="alpha must be in"):
-        MultiCalibrator(3).alarm(2.0)
 
 
 def test_whole_numbers_and_objects_are_scores() -> None:

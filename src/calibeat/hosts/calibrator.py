@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import warnings
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -28,7 +27,6 @@ import numpy.typing as npt
 from calibeat._compiled import Stream
 from calibeat._util import processes
 from calibeat._util.check import (
-    check_interval,
     check_lengths,
     check_numbers,
     check_outcomes,
@@ -1038,14 +1036,21 @@ class Calibrator(Stream):
 
         Positive: the forecasts have served better. If the scores were the true probabilities, exp(evidence) would be
         a supermartingale that starts at 1 and would ever reach 1/alpha with probability at most alpha: an e-value,
-        valid at any time. (Beyond the clip of the features the score or the clip counts, whichever did better, and
-        forecasts count as if they stayed in [1e-7, 1 - 1e-7].) When outcomes are late, this wants that neither their
-        delay nor later scores depend on outcomes still under way. Kept by methods with `Lanes` or a `Spline`.
+        valid at any time. So if you look after every event, and stop when it reaches log(1/alpha), you are wrong with
+        probability at most alpha. (Beyond the clip of the features the score or the clip counts, whichever did better, and
+        forecasts count as if they stayed in [1e-7, 1 - 1e-7].) Kept by methods with `Lanes` or a `Spline`.
 
+        **Late outcomes.** This holds for any delay while no outcome overtakes that of an earlier event. If some do, it
+        holds only if neither their delay nor later scores depend on outcomes still under way. Where ones are reported
+        at once and zeros after a time-out, as conversions are, the first outcomes to arrive are all ones, and the
+        evidence against a calibrated score rises nearly always. Then learn the outcomes in the order of the events:
+        hold each back until all earlier ones are known.
+
+        >>> import math
         >>> from calibeat import Calibrator
         >>> cal = Calibrator()
         >>> p = cal.run([0.8] * 40, [1, 0] * 20)
-        >>> round(cal.evidence, 2), cal.alarm(), cal.alarm(alpha=0.001)
+        >>> round(cal.evidence, 2), cal.evidence >= math.log(1 / 0.05), cal.evidence >= math.log(1 / 0.001)
         (6.33, True, False)
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
@@ -1060,31 +1065,6 @@ class Calibrator(Stream):
             self._refresh()
             row = self._row[:]
             return float(row[at] + math.log(row[at + 1]))
-
-    def alarm(self, alpha: float = 0.05) -> bool:
-        """Whether the evidence now speaks against "the raw score is calibrated" at level alpha.
-
-        Look as often as you like: if the raw score is calibrated, the probability that it is ever True is at most
-        alpha (Ville's inequality). It may turn False again, when a score that was wrong has become right.
-
-        **Late outcomes.** The promise holds for any delay while no outcome overtakes that of an earlier event. If some
-        do, it holds only if the delay does not depend on the outcome. Where ones are reported at once and zeros after
-        a time-out, as conversions are, the first outcomes to come are all ones, and a calibrated score gives a false
-        alarm nearly always. Then learn the outcomes in the order of the events: hold each back until all earlier ones
-        are known. An alarm while an earlier event waits for its outcome comes with a `UserWarning` that says so.
-        """
-        threshold = -math.log(check_interval("alpha", alpha, 1e-300, 1.0))
-        with self._lock:
-            speaks = self.evidence >= threshold
-            overtaken = speaks and self._receipts.settled.overtaken()
-        if overtaken:
-            warnings.warn(
-                "the alarm counts outcomes that came before those of earlier events: it is valid only if the delay of "
-                "an outcome does not depend on the outcome",
-                UserWarning,
-                stacklevel=2,
-            )
-        return speaks
 
     @property
     def row(self) -> Vector:

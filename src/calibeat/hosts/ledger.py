@@ -261,10 +261,6 @@ class SettledEvents(Marks):
         first, marks = self.span
         return first + len(marks) < event or marks.find(OPEN, 0, max(0, event - first)) >= 0
 
-    def overtaken(self) -> bool:
-        """Whether an outcome was learnt before that of an earlier event."""
-        return OPEN in self.span[1].rstrip(b"\0") or self.given_up > 0
-
     def _replace(self, first: int, marks: bytes, others: dict[int, int]) -> None:
         """Take these marks, without those that are too old, and with room for some more."""
         marks = marks.rstrip(b"\0")

@@ -219,7 +219,7 @@ from calibeat import MultiCalibrator
 cal = MultiCalibrator({made})   # beside the raw scores
 forecast = cal.predict(scores)
 cal.update(forecast, label)
-cal.alarm()                                # whether they deserve less trust by now
+cal.evidence                               # above 3: they deserve less trust by now (e-value of 20)
 """
 
 CODE_FITTED = """\
