@@ -23,7 +23,7 @@ from benchmarks import table
 from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, Bank, Calibrator, MissingExtra, examples
 from calibeat.core.groups import run_batch_grouped
-from calibeat.core.loops import NO_LANE, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import NO_NUMBERS, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, GroupTable, e_bh
 from calibeat.rivals import READY, READY_ABOUT, Host
 
@@ -69,7 +69,7 @@ def _auto(scores: Vector, outcomes: Vector, delayed: bool) -> Maker:
     def make() -> Work:
         late, room = _late(len(scores), delayed)
         forecasts = np.empty(len(scores))
-        batch = Batch(scores, outcomes, np.empty(0), forecasts, NO_LANE, np.empty(room * AUTO.receipt_width))
+        batch = Batch(scores, outcomes, np.empty(0), forecasts, np.empty(room * AUTO.receipt_width))
         streams = one_stream(AUTO.initial_row(), 0)
         return lambda: run_batch(AUTO.spec, streams, batch, NO_PAST, late, place_before(), len(scores))
 
@@ -83,7 +83,7 @@ def _grouped(scores: Vector, outcomes: Vector, columns: Ints, delayed: bool) -> 
     def make() -> Work:
         found, (late, room) = GroupTable(groups, AUTO), _late(len(scores), delayed)
         forecasts = np.empty(len(scores))
-        batch = Batch(scores, outcomes, np.empty(0), forecasts, NO_LANE, np.empty(room * found.receipt_width))
+        batch = Batch(scores, outcomes, np.empty(0), forecasts, np.empty(room * found.receipt_width))
         streams = one_stream(found.initial_row(), 0)
         return lambda: run_batch_grouped(
             AUTO.spec, found.cells, streams, batch, words, late, place_before(), len(scores)
@@ -248,7 +248,7 @@ def grouped_forecasts(stream: Attributed) -> tuple[Vector, GroupTable, Vector]:
         room = receipts_under_way(stream.due, order, n)
     forecasts, receipts = np.empty(n), np.empty(room * found.receipt_width)
     scores, outcomes = np.ascontiguousarray(stream.scores), np.ascontiguousarray(stream.outcomes)
-    batch = Batch(scores, outcomes, np.empty(0), forecasts, NO_LANE, receipts)
+    batch = Batch(scores, outcomes, np.empty(0), forecasts, receipts)
     run_batch_grouped(AUTO.spec, found.cells, one_stream(row, 0), batch, words, late, place_before(), n)
     return forecasts, found, row
 

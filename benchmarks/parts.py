@@ -18,7 +18,7 @@ from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, BM, GAUTO, Guard
 from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import Spec
-from calibeat.core.loops import NO_LANE, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import NO_NUMBERS, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.hosts.groups import Groups, GroupTable
 
@@ -49,7 +49,7 @@ class World:
             late = Late(0, np.zeros(self.events, dtype=np.int64), due, order, 0)
             room = receipts_under_way(due, order, self.events)
         width = spec.receipt if table is None else table.receipt_width
-        batch = Batch(scores, self.outcomes, self.draws, forecasts, NO_LANE, np.empty(room * width))
+        batch = Batch(scores, self.outcomes, self.draws, forecasts, np.empty(room * width))
         streams, end = one_stream(row.copy(), 0), self.events
         if table is None:
             return lambda: run_batch(spec, streams, batch, NO_PAST, late, place_before(), end)

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibeat import AUTO, Method
 from calibeat.core import groups as kernels
-from calibeat.core.loops import NO_LANE, Batch, Late, one_stream, place_before, receipts_under_way
+from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way
 from calibeat.hosts.groups import Groups, GroupTable
 
 
@@ -48,7 +48,7 @@ class Host:
         return self.table.maker.of_events(columns, len(columns))
 
     def run(
-        self, scores: Any, outcomes: Any, words: Any, due: Any = None, still: Any = NO_LANE, raw_below: int = 0
+        self, scores: Any, outcomes: Any, words: Any, due: Any = None, raw_below: int = 0
     ) -> Any:
         """Forecasts of a batch."""
         n, width = len(scores), self.table.receipt_width
@@ -59,7 +59,7 @@ class Host:
             order = order[due[order] <= n]
             late, room = Late(0, np.zeros(n, dtype=np.int64), due, order, raw_below), receipts_under_way(due, order, n)
         u = np.random.default_rng(3).random(n)
-        batch = Batch(np.asarray(scores, dtype=float), outcomes, u, np.empty(n), still, np.empty(room * width))
+        batch = Batch(np.asarray(scores, dtype=float), outcomes, u, np.empty(n), np.empty(room * width))
         streams = one_stream(self.row, self.events)
         kernels.run_batch_grouped(
             self.method.spec, self.table.cells, streams, batch, words, late, place_before(), n + (due is not None)

@@ -164,20 +164,19 @@ def rows_from_outside() -> None:
 
 @compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")
 def single_loops() -> None:
-    """What no host asks for: the lane that never moves, and slots of another thread."""
+    """Slots of another thread."""
     scores, outcomes = drifting(600)
     order, due = np.arange(595), np.arange(600) + 5
     slots = (np.arange(600) % 3).astype(np.int32)
     for method in (AUTO, HOPS, TOPS):
-        for still in (np.empty(600 if method is AUTO else 0), np.empty(0)):
-            for where in (slots, loops.NO_SLOTS):
-                rows = np.tile(method.initial_row(), 3)
-                streams = loops.Streams(rows, method.width, where, 0, 2 if len(where) else 1, 0, 7.0)
-                receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
-                batch = loops.Batch(scores, outcomes, u, np.zeros(600), still, receipts)
-                past, late = Past(*np.empty((3, 0)), 0), loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
-                loops.run_late(method.spec, streams, batch, past, late, loops.place_before(), 601)
-                loops.run(method.spec, streams, batch, past, loops.place_before(), 600)
+        for where in (slots, loops.NO_SLOTS):
+            rows = np.tile(method.initial_row(), 3)
+            streams = loops.Streams(rows, method.width, where, 0, 2 if len(where) else 1, 0, 7.0)
+            receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
+            batch = loops.Batch(scores, outcomes, u, np.zeros(600), receipts)
+            past, late = Past(*np.empty((3, 0)), 0), loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
+            loops.run_late(method.spec, streams, batch, past, late, loops.place_before(), 601)
+            loops.run(method.spec, streams, batch, past, loops.place_before(), 600)
     calibeat.core.randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(600, dtype=np.int64))
     fresh = TOPS.initial_row()
     pool.start_row(TOPS.spec, pool.Pool(True, fresh + 0.25, fresh, 0), np.ones(TOPS.width + 6))
@@ -189,7 +188,7 @@ def rows_that_streams_seldom_reach() -> None:
 
     def run(method: Method, row: Any, stream: str) -> None:
         scores, outcomes = (column[:40] for column in STREAMS[stream]())
-        batch = loops.Batch(scores, outcomes, np.empty(0), np.zeros(40), loops.NO_LANE, np.empty(0))
+        batch = loops.Batch(scores, outcomes, np.empty(0), np.zeros(40), np.empty(0))
         loops.run(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, loops.place_before(), 40)
 
     for name in ("ops", "obs", "aioli", "aioli of three"):
@@ -576,7 +575,7 @@ def groups() -> None:
             host.table.undo()
     for due in (None, group_streams.delays(150, 20.0)):
         host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
-        host.run(scores, outcomes, host.words(columns), due, still=np.empty(150), raw_below=1)
+        host.run(scores, outcomes, host.words(columns), due, raw_below=1)
 
 
 @compares("service_model_fold_grouped")

@@ -40,7 +40,7 @@ def test_many_rows_are_many_streams(method: Method) -> None:
     outcomes = np.where(np.arange(300) % 11 == 5, np.nan, outcomes)
     slots = np.random.default_rng(2).integers(0, 4, 300)
     forecasts = np.empty(300)
-    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, loops.NO_LANE, np.empty(0))
+    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, np.empty(0))
     rows = play(method, slots, batch, [100, 101, 300])
     for slot in range(4):
         cal, mine = Calibrator(method, seed=3), np.flatnonzero(slots == slot)
@@ -67,7 +67,7 @@ def test_many_late_rows_are_many_late_streams(method: Method) -> None:
     order = np.argsort(due, kind="stable")
     order = order[: np.searchsorted(due[order], 300)]
     forecasts, receipts = np.empty(300), np.empty(300 * method.receipt_width)
-    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, loops.NO_LANE, receipts)
+    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, receipts)
     late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
     rows = play(method, slots, batch, [7, 150, 300], late)
     for slot in range(2):
@@ -84,7 +84,7 @@ def test_only_the_slots_of_a_thread_are_played() -> None:
     slots = (np.arange(300) % 3).astype(np.int32)
     rows, forecasts = np.tile(TOPS.initial_row(), 3), np.full(300, -1.0)
     streams = loops.Streams(rows, TOPS.width, slots, 1, 2, 0, 0.0)
-    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, np.empty(0))
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
     loops.run(TOPS.spec, streams, batch, loops.NO_PAST, loops.place_before(), 300)
     assert (forecasts[slots != 1] == -1.0).all()
     same(forecasts[slots == 1], Calibrator(TOPS).run(scores[1::3], outcomes[1::3]))
@@ -95,7 +95,7 @@ def test_a_loop_stops_where_a_refit_is_due() -> None:
     scores, outcomes = STREAMS["random"]()
     row, forecasts, place, stops = method.initial_row(), np.empty(300), loops.place_before(), []
     past = Past(np.empty(300), np.empty(0), np.empty(300), 0)
-    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, np.empty(0))
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
     while loops.run(method.spec, loops.one_stream(row, 0), batch, past, place, 300):
         stops.append(int(place[0]))
     assert stops == [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290]
@@ -126,7 +126,7 @@ def test_what_is_left_out_for_a_method_changes_nothing(name: str) -> None:
             slots = np.zeros(300, dtype=np.int32) if many else loops.NO_SLOTS
             streams = loops.Streams(row, len(row), slots, 0, 1, 0, 0.0)
             receipts = np.zeros(300 * method.receipt_width)
-            batch = loops.Batch(scores, outcomes, u, forecasts, loops.NO_LANE, receipts)
+            batch = loops.Batch(scores, outcomes, u, forecasts, receipts)
             past = Past(np.empty(300), np.empty(300), np.empty(300), 0)
             end = 300, *([] if many is None else [many])
             while (  # a refit that changes nothing
@@ -154,7 +154,7 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     assert loops.receipts_under_way(due, order, 300) == 41
     row, forecasts = AUTO.initial_row(), np.empty(300)
     receipts = np.full(room * AUTO.receipt_width, np.nan)
-    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, receipts)
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, receipts)
     late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
     loops.run_late(AUTO.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 300)
     cal = Calibrator(AUTO)

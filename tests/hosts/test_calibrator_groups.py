@@ -409,7 +409,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begun(kind: str = "as it is", watched: bool = False) -> tuple[Calibrator, list[Forecast]]:
     """A calibrator on its way, with some receipts that wait."""
-    monitor = {"ours": Monitor(arl=100, warm=0), "still": Monitor(arl=100, warm=0)} if watched else None
+    monitor = {"ours": Monitor(arl=100, warm=0), "raw": Monitor(arl=100, warm=0)} if watched else None
     cal = Calibrator(seed=3, groups=groups(cells=16), monitor=monitor)
     cal.run(SCORES[:40], OUTCOMES[:40], groups=COLUMNS[:40])
     receipts = [cal.predict(float(SCORES[i]), groups=event(i)) for i in range(40, 43)]
@@ -738,11 +738,11 @@ def test_a_score_that_is_right_on_average_and_wrong_in_each_country_is_corrected
     country = rng.integers(0, 5, 6000)
     truth = np.where(country == 3, 0.8, 0.3)
     outcomes = rng.random(6000) < truth
-    cal = Calibrator(groups=["country"], monitor={"raw": Monitor(), "still": Monitor()})
+    cal = Calibrator(groups=["country"], monitor={"raw": Monitor()})
     p = cal.run(np.full(6000, 0.4), outcomes, groups={"country": country})
     assert abs(p[3000:][country[3000:] == 3].mean() - 0.8) < 0.03
     assert abs(p[3000:][country[3000:] == 1].mean() - 0.3) < 0.03
-    assert not cal.monitors["raw"].alarms and cal.monitors["still"].outcomes == 6000
+    assert not cal.monitors["raw"].alarms and cal.monitors["raw"].outcomes == 6000
     table = cal.segments()
     assert sorted((table["offset"] > 1.0).tolist()) == [False] * 4 + [True]
     assert abs(table["rate"] - table["mean_forecast"]).max() < 0.03

@@ -11,7 +11,6 @@ from streams import mixtures
 
 from calibeat import AUTO, TOPS, Calibrator, Forecast, InvalidInput, Monitor, SnapshotMismatch
 from calibeat._util.sealed import checksum
-from calibeat.core.receipt import LANE
 from calibeat.monitor.bets import FORECASTS
 from calibeat.monitor.monitors import Monitors
 
@@ -28,8 +27,8 @@ def new(patience: int = 60) -> Monitor:
     return Monitor(arl=50, warm=20, quiet=40, patience=patience)
 
 
-def three() -> dict[str, Monitor]:
-    return {"ours": new(), "raw": new(), "still": new()}
+def both() -> dict[str, Monitor]:
+    return {"ours": new(), "raw": new()}
 
 
 def same(one: Calibrator, other: Calibrator) -> None:
@@ -53,28 +52,24 @@ def test_a_monitor_sees_the_forecasts() -> None:
     assert Calibrator(TOPS).monitor is None
 
 
-def test_ours_raw_and_still() -> None:
+def test_ours_and_raw() -> None:
     scores, outcomes = events()
-    cal = Calibrator(AUTO, monitor=three())
+    cal = Calibrator(AUTO, monitor=both())
     forecasts = cal.run(scores, outcomes)
     np.testing.assert_array_equal(forecasts, Calibrator(AUTO).run(scores, outcomes))
-    receipts = []
-    single = Calibrator(AUTO, monitor=three())
+    single = Calibrator(AUTO, monitor=both())
     for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
-        receipts.append(single.predict(score))
-        single.update(receipts[-1], int(outcome))
+        single.update(single.predict(score), int(outcome))
     same(cal, single)
-    raw, still = new(), new()
+    raw = new()
     raw.run(scores, outcomes)
-    still.run([forecast.lanes[LANE] for forecast in receipts], outcomes, scores)
     np.testing.assert_array_equal(cal.monitors["raw"].row, raw.row)
-    np.testing.assert_array_equal(cal.monitors["still"].row, still.row)
 
 
 def test_late_outcomes_are_read_in_the_order_of_forecasts() -> None:
     scores, outcomes = events(200)
     rng = np.random.default_rng(4)
-    batch, single = (Calibrator(AUTO, monitor=three()) for _ in range(2))
+    batch, single = (Calibrator(AUTO, monitor=both()) for _ in range(2))
     for part in (slice(0, 120), slice(120, 200)):
         s, y = scores[part], outcomes[part]
         due = np.minimum(np.arange(len(s)) + rng.integers(1, 30, len(s)), len(s))
@@ -86,7 +81,7 @@ def test_late_outcomes_are_read_in_the_order_of_forecasts() -> None:
             if i < len(s):
                 receipts.append(single.predict(float(s[i])))
     same(batch, single)
-    assert batch.monitors["still"].outcomes == 200
+    assert batch.monitors["raw"].outcomes == 200
 
 
 def test_an_outcome_that_a_batch_never_gets_holds_nobody_up() -> None:
@@ -138,7 +133,7 @@ def test_every_method_can_be_watched(name: str) -> None:
 
 def test_snapshots_hold_the_monitors() -> None:
     scores, outcomes = events()
-    cal = Calibrator(AUTO, monitor=three())
+    cal = Calibrator(AUTO, monitor=both())
     cal.run(scores[:150], outcomes[:150])
     waiting = cal.predict(0.7)
     twin = Calibrator.from_json(cal.to_json())
@@ -156,7 +151,7 @@ def test_snapshots_hold_the_monitors() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m.update(theirs=m.pop("raw")), "'ours', 'raw', 'still', got 'theirs'"),
+        (lambda m: m.update(theirs=m.pop("raw")), "'ours', 'raw', got 'theirs'"),
         (lambda m: m["ours"].pop("row"), "monitor can hold|row"),
         (lambda m: m["ours"]["row"].__setitem__(1, 0.5), "phi of at least 1"),
         (lambda m: m["ours"].update(settings=3), "calibrator can hold"),
@@ -202,8 +197,8 @@ def test_a_monitor_belongs_to_one_calibrator_and_is_fed_by_it_alone() -> None:
     [
         (3, "must be a Monitor or a mapping of Monitors, got 3"),
         ({"ours": 3}, "must be a Monitor or a mapping"),
-        ({"theirs": Monitor()}, "must watch 'ours', 'raw', 'still', got 'theirs'"),
-        ({"still": Monitor()}, "a method with Lanes"),
+        ({"theirs": Monitor()}, "must watch 'ours', 'raw', got 'theirs'"),
+        ({"still": Monitor()}, "must watch 'ours', 'raw', got 'still'"),
         (dict.fromkeys(("ours", "raw"), Monitor()), "different objects"),
     ],
 )

@@ -41,7 +41,7 @@ from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learn
 from .layout import N, Spec
 from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
 from .randomness import cross_words
-from .receipt import EXPERT, FORECAST, ISSUED, LANE, MOST_RECEIPT, SCORE, SEEN
+from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
 from .subset import blank, entry, exps, kernel, large_kernel, loop, prefetch, scratch
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
@@ -562,8 +562,6 @@ def grouped_loop(spec: Spec, cells: Cells, streams: Streams, batch: Batch, words
         asked = ask(spec, row, batch.scores[i], receipt)
         played = play_grouped(spec, cells, row, asked, batch.u[i] if spec.draws else 0.0, own, cells.found, receipt)
         batch.forecasts[i] = played.forecast
-        if i < len(batch.still):
-            batch.still[i] = receipt[LANE]
         if y == y:  # noqa: PLR0124 - not NaN
             settle_found(spec, cells, row, streams.t + i + 1.0, asked, played.cell, y, own, receipt)
     place[EVENT] = end
@@ -610,8 +608,6 @@ def grouped_late_loop(
             late.cells[i] = played.cell
         if late.raw_below > 0 and row[N] == 0.0:
             batch.forecasts[i] = batch.scores[i]
-        if i < len(batch.still):
-            batch.still[i] = receipt[LANE]
     place[EVENT], place[ARRIVED] = end, arrived
 
 

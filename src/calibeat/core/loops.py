@@ -22,7 +22,7 @@ from .features import BETA, PLATT
 from .kernel import Past, ask, ask_again, play, remember, settle
 from .layout import N, Spec
 from .learners import LANES, ONS_STEP, REFIT
-from .receipt import LANE, MOST_RECEIPT
+from .receipt import MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, large_kernel, loop, prefetch, scratch
 from .vector import ask as ask_classes
@@ -38,7 +38,7 @@ PIECE = 65_536  # events that a host plays before it looks for signals: some ten
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
 
 
-NO_LANE: Vector = np.empty(0)
+NO_NUMBERS: Vector = np.empty(0)
 
 
 class Streams(NamedTuple):
@@ -61,18 +61,16 @@ class Streams(NamedTuple):
 class Batch(NamedTuple):
     """The events, the draws that they may need, and where their forecasts and their late receipts go.
 
-    Where there is room, `still` gets what the lane of AUTO that never moves says. For K classes scores and forecasts
-    have K numbers an event, one event behind the other, an outcome is the column of the label, and `work` is scratch
-    (`vector.scratch`), which no other thread may use.
+    For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
+    the label, and `work` is scratch (`vector.scratch`), which no other thread may use.
     """
 
     scores: Vector
     outcomes: Vector
     u: Vector
     forecasts: Vector
-    still: Vector
     receipts: Vector
-    work: Vector = NO_LANE
+    work: Vector = NO_NUMBERS
 
 
 class Late(NamedTuple):
@@ -193,8 +191,6 @@ def event_loop(spec: Spec, streams: Streams, batch: Batch, past: Past, place: In
         asked = ask(spec, row, score, receipt)
         played = play(spec, row, asked, batch.u[i] if spec.draws else 0.0, receipt)
         batch.forecasts[i] = played.forecast
-        if i < len(batch.still):
-            batch.still[i] = receipt[LANE]
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
@@ -274,8 +270,6 @@ def late_loop(  # noqa: C901 - one loop for all hosts
         batch.forecasts[i] = played.forecast
         if spec.calibeater != SPLINE:  # which plays no cell
             late.cells[i] = played.cell
-        if i < len(batch.still):
-            batch.still[i] = receipt[LANE]
         if slot < late.raw_below and row[N] == 0.0:
             batch.forecasts[i] = batch.scores[i]
         if stats > 0:

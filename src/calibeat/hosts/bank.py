@@ -1088,11 +1088,11 @@ class Bank:
     ) -> Serve:
         """A function that serves a range of slots. Everything that it needs is made here."""
         store, method, n, width = self._store, self._method, len(outcomes), self._store.receipt_width
-        late, end, receipts = None, n, loops.NO_LANE
+        late, end, receipts = None, n, loops.NO_NUMBERS
         if arrivals is not None:
             end, receipts = n + 1, np.empty(n * width)  # of all ranges
             late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below)
-        columns = scores, outcomes, self._draws.of(store, slots), forecasts, loops.NO_LANE, receipts
+        columns = scores, outcomes, self._draws.of(store, slots), forecasts, receipts
         rows = store.flat, store.stride, slots
         clock = float(self._clock)
 

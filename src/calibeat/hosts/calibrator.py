@@ -40,12 +40,11 @@ from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
-from calibeat.core.auto import Lanes
 from calibeat.core.kernel import Past
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniforms
-from calibeat.core.receipt import LANE, receipt_of, watched_columns, watched_event
+from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
@@ -65,8 +64,8 @@ Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
 
 FORMAT = 1  # of snapshots
-OURS, RAW_SCORE, STATIC_LANE, NOTICE = "ours", "raw", "still", "notice"  # sources of alarms
-COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
+OURS, RAW_SCORE, NOTICE = "ours", "raw", "notice"  # sources of alarms
+COLUMNS = (OURS, RAW_SCORE)  # what a monitor may watch: the forecasts or the scores
 
 ELSEWHERE = {  # names of other libraries, and what to use here
     "fit": "run(scores, outcomes), which learns a past event by event; calibeat.sklearn has estimators with fit",
@@ -206,8 +205,6 @@ class Watch:
         for column in given:
             if column not in COLUMNS:
                 raise InvalidInput(f"monitor must watch {', '.join(map(repr, COLUMNS))}, got {shown(column)}")
-        if STATIC_LANE in given and not isinstance(method.learner, Lanes):
-            raise InvalidInput("monitor of 'still' must have a method with Lanes, such as AUTO, got another method")
         if len({id(value) for value in given.values()}) < len(given):
             raise InvalidInput("monitors must be different objects, got one for two columns")
         if notice is not None:
@@ -220,10 +217,6 @@ class Watch:
 
     def __bool__(self) -> bool:
         return bool(self.monitors) or self.notice is not None
-
-    def room(self, events: int) -> Vector:
-        """Where a batch notes what the static lane says of each event; empty if it is not watched."""
-        return np.empty(events if STATIC_LANE in self.monitors else 0)
 
     def now(self) -> float:
         """The time of an event that happens now, where it is noticed."""
@@ -245,8 +238,7 @@ class Watch:
     def update(self, forecast: Any, y: float, now: float, told: float) -> None:
         """The outcome of a forecast; like a batch it may be told twice."""
         said, came, score = watched_event(forecast, y)
-        static_lane = forecast.lanes[LANE] if STATIC_LANE in self.monitors else math.nan
-        for monitor, p, s in self._columns(said, score, static_lane, math.nan):
+        for monitor, p, s in self._columns(said, score, math.nan):
             with monitor._lock:
                 monitor._rows.update(0, forecast.event, (p, came, s))
         if self.notice is not None:
@@ -272,7 +264,6 @@ class Watch:
         forecasts: Vector,
         outcomes: Vector,
         scores: Vector,
-        static_lane: Vector,
         due: Ints | None,
         end: int,
         heard: Heard | None,
@@ -282,7 +273,7 @@ class Watch:
         Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
         """
         due = None if due is None else np.where(due < end, due, len(scores) + 1)
-        for monitor, p, s in self._columns(forecasts, scores, static_lane, np.full(len(scores), np.nan)):
+        for monitor, p, s in self._columns(forecasts, scores, np.full(len(scores), np.nan)):
             with monitor._lock:
                 monitor._rows.catch_up(0, events)
                 if monitor._rows.queue(0).announced == events:
@@ -300,9 +291,9 @@ class Watch:
                 found += [RaisedAlarm.of(alarm, source) for _, alarm in watcher._rows.new_alarms()]
         return found
 
-    def _columns(self, ours: Any, raw: Any, static_lane: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
+    def _columns(self, ours: Any, raw: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
         """Each monitor, what it watches, and what that must beat; the raw score has no gain over itself."""
-        columns = {OURS: (ours, raw), RAW_SCORE: (raw, nothing), STATIC_LANE: (static_lane, raw)}
+        columns = {OURS: (ours, raw), RAW_SCORE: (raw, nothing)}
         return [(monitor, *columns[column]) for column, monitor in self.monitors.items()]
 
     # ---- as data --------------------------------------------------------------------------------------------------
@@ -369,7 +360,7 @@ class Calibrator(Stream):
     seed : for the draws of a hedging method; the same seed gives the same draws.
     stream : a name for the stream; two streams of one seed draw independently.
     monitor : a new `Monitor`, which then watches the forecasts; or several by what they watch, ``{"ours": ...,
-        "raw": ..., "still": ...}``: the forecasts, the raw scores, the lane of AUTO that never moves. docs/monitor.md.
+        "raw": ...}``: the forecasts, the raw scores. docs/monitor.md.
     notice : a new `Notice`, which then notices that nothing comes, and that the score has moved. The time of an event
         is what its clock says, or in `run` what `times` say.
     groups : names of attributes of each event, such as country and device, or a `Groups`. Forecasts then hold within
@@ -669,12 +660,12 @@ class Calibrator(Stream):
                 self._is_busy = True
                 self._undo_batch()
                 events, row, owed = self._events, self._view().copy(), None
-                forecasts, static_lane = self._play(end, row, scores, outcomes, late, words)
+                forecasts = self._play(end, row, scores, outcomes, late, words)
                 settled = self._settled_after(events, outcomes, late, end)
                 if self._is_watched:
                     watched = watched_columns(self._numbers, forecasts, outcomes, scores)
                     heard = self._watch.heard(self._numbers, issued, scores, outcomes, late)
-                    owed = (self._watch.run, events, *watched, static_lane, late and late.due, end, heard)
+                    owed = (self._watch.run, events, *watched, late and late.due, end, heard)
                 self._take_batch(row, events + len(outcomes), settled, owed)
                 self._recover()
             finally:
@@ -707,25 +698,24 @@ class Calibrator(Stream):
         outcomes: Vector,
         late: loops.Late | None,
         words: Ints | None = None,
-    ) -> tuple[Vector, Vector]:
-        """Let the loop move this row -> the forecasts, and what the static lane says of each event (if watched)."""
+    ) -> Vector:
+        """Return the forecasts of the loop, which moves this row."""
         method, history, n = self._method, self._history, len(outcomes)
         if history is not None:
             history.reserve(int(row[N]), n)
         stream = loops.one_stream(row, self._events)
         held = loops.receipts_under_way(late.due, late.order, n) if late else 0
-        static_lane = self._watch.room(n) if self._is_watched else loops.NO_LANE
         forecasts, receipts = np.empty(len(scores)), np.empty(held * self._width)
-        batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, static_lane, receipts, method.scratch())
+        batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, receipts, method.scratch())
         if self._table is not None and words is not None:
             self._has_batch = True
             self._table.run(stream, batch, words, late, end)
-            return forecasts, static_lane
+            return forecasts
         place = loops.place_before()
         for part in loops.pieces(end, self._numbers):
             while loops.run_batch(method.spec, stream, batch, self._past(), late, place, part.stop):
                 history.refit(row)
-        return forecasts, static_lane
+        return forecasts
 
     def _past(self) -> Past:
         return loops.NO_PAST if self._history is None else self._history.columns
@@ -930,7 +920,7 @@ class Calibrator(Stream):
 
     @property
     def monitors(self) -> dict[str, Monitor]:
-        """The monitors by what they watch: "ours", "raw", "still"."""
+        """The monitors by what they watch: "ours", "raw"."""
         return dict(self._watch.monitors)
 
     @property
@@ -948,8 +938,8 @@ class Calibrator(Stream):
     def new_alarms(self) -> list[RaisedAlarm]:
         """The alarms that monitors and notice have raised since the last call: each is given once, oldest first.
 
-        ``alarm.source`` says which of them: "ours", "raw" or "still" is a monitor, by what it watches; "notice" the
-        notice. What `Notice.check` has raised is among them. A snapshot knows which were given: after a restart from it
+        ``alarm.source`` says which of them: "ours" or "raw" is a monitor, by what it watches; "notice" the notice.
+        What `Notice.check` has raised is among them. A snapshot knows which were given: after a restart from it
         those come again that were given later. Of more than 1,000 of one watcher, the last 1,000.
 
         >>> from calibeat import Calibrator, Monitor

@@ -19,7 +19,7 @@ from calibeat._util.check import shown
 from calibeat._util.types import Bytes, Ints, Slots, Vector
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import N, Spec, T
-from calibeat.core.loops import NO_LANE
+from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.method import params_of_rows
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
@@ -409,7 +409,7 @@ class FoldWork(NamedTuple):
     sources: Ints  # of an outcome: the operation that holds its receipt
     receipts: Vector
     counts: Ints
-    work: Vector = NO_LANE
+    work: Vector = NO_NUMBERS
 
 
 @loop
@@ -515,7 +515,7 @@ class FoldColumns:
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64)
         work = FoldWork(self.slots, self.outcomes, u, self.sources, *receipts, scratch)
-        start = Pool(pool is not None, NO_LANE if pool is None else pool, fresh, opened, scratch)
+        start = Pool(pool is not None, NO_NUMBERS if pool is None else pool, fresh, opened, scratch)
         stopped = self._fold(rows, method.width + STATS, float(clock), work, start)
         if stopped >= 0:
             raise OutcomeConflict(

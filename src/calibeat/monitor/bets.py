@@ -420,7 +420,7 @@ class RaisedAlarm(Alarm):
 
     Attributes
     ----------
-    source : what raised it. "ours", "raw" or "still" is a monitor, by what it watches; "notice" a notice.
+    source : what raised it. "ours" or "raw" is a monitor, by what it watches; "notice" a notice.
     """
 
     source: str

@@ -419,7 +419,7 @@ class MethodReplay:
         self._initial = method.initial_row()
         self._rows = self._initial.copy()
         self._history = History(method) if isinstance(method, Method) else None
-        self._work = vector.scratch(method.classes) if isinstance(method, VectorMethod) else loops.NO_LANE
+        self._work = vector.scratch(method.classes) if isinstance(method, VectorMethod) else loops.NO_NUMBERS
         self._made = 0
         self._cells, self._receipts = _NOTHING, np.empty((0, method.receipt_width))  # of events under way
         self._issued: Vector | None = None
@@ -439,7 +439,7 @@ class MethodReplay:
     def _feed_now(self, context: Context) -> Vector:
         chunk, forecasts = context.chunk, context.room
         events = chunk.scores.reshape(-1), chunk.outcomes, context.draws, forecasts.reshape(-1)
-        batch = loops.Batch(*events, loops.NO_LANE, loops.NO_LANE, self._work)
+        batch = loops.Batch(*events, loops.NO_NUMBERS, self._work)
         self._play(chunk.slots, batch, None, (0, len(chunk)), context.marks)
         return forecasts
 
@@ -451,7 +451,7 @@ class MethodReplay:
         if self._issued is not None:
             forecasts[:first] = self._issued
         events = plan.scores.reshape(-1), plan.outcomes, context.draws, forecasts.reshape(-1)
-        batch = loops.Batch(*events, loops.NO_LANE, receipts.reshape(-1), self._work)
+        batch = loops.Batch(*events, receipts.reshape(-1), self._work)
         streams = len(self._rows) // len(self._initial)
         late = loops.Late(first, cells, plan.due, plan.order, streams if self.raw_first else 0)
         # A forecast does not move a row. So a row is noted after its event, behind the outcomes that came before it.
@@ -898,7 +898,7 @@ class PooledReplay(MethodReplay):
         """The forecasts of a chunk."""
         plan = context.plan
         if plan is None:
-            slots = self.open(context, self._pool, loops.NO_LANE) if self._slots is None else self._slots
+            slots = self.open(context, self._pool, loops.NO_NUMBERS) if self._slots is None else self._slots
             self._slots = None
         else:
             opened, slots = self._opened, self._open_slots(context)
