@@ -109,13 +109,13 @@ def fold(*, quick: bool) -> None:
                 (1_000, events, 100, {}),
                 (many, events, 100, {}),
                 (1_000, 10 * events, 4_000, {}),
-                (many, events, 100, {"prior": "pooled", "independent": True}),
+                (many, events, 100, {"prior": "pooled"}),
             )
         ]
         groups.append([name, *(f"{value:.2f}" if value < 1 else f"{value:.1f}" for value in micro)])
         for what, value, goal in (("alone", micro[0], 20.0), ("in groups of 4,000", micro[4], 0.6)):
             notes.append(f"{name}: {value:.2f} us {what}, goal {goal:g}: {table.verdict(met=value <= goal)}")
-    head = ["method", "alone, 100 keys", "10", "100, 1k keys", "100", "4,000, 1k keys", "100, pooled, independent"]
+    head = ["method", "alone, 100 keys", "10", "100, 1k keys", "100", "4,000, 1k keys", "100, pooled"]
     title = "fold: microseconds of one operation, alone and in groups, 100,000 keys, receipts included"
     table.show(title, head, groups, notes)
 

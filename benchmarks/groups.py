@@ -23,7 +23,7 @@ from benchmarks import table
 from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, Bank, Calibrator, MissingExtra, examples
 from calibeat.core.groups import run_batch_grouped
-from calibeat.core.loops import NO_NUMBERS, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, GroupTable, e_bh
 from calibeat.rivals import READY, READY_ABOUT, Host
 

@@ -18,7 +18,7 @@ from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, BM, GAUTO, Guard
 from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import Spec
-from calibeat.core.loops import NO_NUMBERS, NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.hosts.groups import Groups, GroupTable
 

@@ -47,9 +47,7 @@ class Host:
     def words(self, columns: Any) -> Any:
         return self.table.maker.of_events(columns, len(columns))
 
-    def run(
-        self, scores: Any, outcomes: Any, words: Any, due: Any = None, raw_below: int = 0
-    ) -> Any:
+    def run(self, scores: Any, outcomes: Any, words: Any, due: Any = None, raw_below: int = 0) -> Any:
         """Forecasts of a batch."""
         n, width = len(scores), self.table.receipt_width
         late, room = None, 0

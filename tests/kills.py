@@ -456,7 +456,7 @@ def plain_differences(url: str, clients: Clients) -> int:
         if outcome_seq is not None:
             log.append((stream, outcome_seq, at, outcome))
     method = method_named(meta["method"])
-    bank, made, differ = Bank(method, int(meta["seed"]), independent=method.draws), {}, 0
+    bank, made, differ = Bank(method, int(meta["seed"])), {}, 0
     alone = {number: calibrator_of(names[number], text, method, int(meta["seed"])) for number, text in shapes.items()}
     for stream, _, at, outcome in sorted(log, key=lambda entry: entry[:2]):
         _, _, score, forecast, *_, given, issued = events[at]

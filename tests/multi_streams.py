@@ -136,7 +136,5 @@ def batch_of(
         order = order[~np.isnan(labels[order])]
         receipts = np.zeros(n * method.receipt_width)
         late = loops.Late(0, np.empty(0, dtype=np.int64), due, order, 0)
-    batch = loops.Batch(
-        flat, labels.astype(float), np.empty(0), np.empty(n * K), receipts, vector.scratch(K)
-    )
+    batch = loops.Batch(flat, labels.astype(float), np.empty(0), np.empty(n * K), receipts, vector.scratch(K))
     return batch, late

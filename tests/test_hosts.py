@@ -43,13 +43,13 @@ def row_method(request: pytest.FixtureRequest) -> Method:
     return request.param
 
 
-def alone(method: Method) -> tuple[Any, Any]:
-    calibrator = Calibrator(method, seed=3)
+def alone(method: Method, stream: int | str = 0) -> tuple[Any, Any]:
+    calibrator = Calibrator(method, seed=3, stream=stream)
     return calibrator.run(SCORES, OUTCOMES), calibrator.row
 
 
 def test_banks(row_method: Method) -> None:
-    forecasts, row = alone(row_method)
+    forecasts, row = alone(row_method, "a")
     keys = np.where(np.arange(2 * N) % 2, "a", "b")
     bank, member, folded = (Bank(row_method, seed=3) for _ in range(3))
     both = bank.run(keys, np.repeat(SCORES, 2), np.repeat(OUTCOMES, 2))

@@ -57,7 +57,7 @@ def test_same_bits_as_a_calibrator_per_key(name: str, data: st.DataObject) -> No
     assert set(bank) == set(names)
     for key in set(names):
         mine = np.array([other == key for other in names])
-        alone = Calibrator(method, seed=seed)
+        alone = Calibrator(method, seed=seed, stream=key)
         same(forecasts[mine], alone.run(np.array(scores)[mine], np.array(outcomes)[mine]))
         same(np.array(bank[key].row), np.array(alone.row))
         assert state_of(bank[key]) == state_of(alone)
@@ -70,10 +70,10 @@ def test_events_batches_and_threads_agree(
 ) -> None:
     monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
     keys, scores, outcomes = events(400, 23)
-    whole = Bank(method, seed=5, prior=prior, independent=True)
+    whole = Bank(method, seed=5, prior=prior)
     expected = whole.run(keys, scores, outcomes, threads=1)
     for threads in (2, 3, 7):
-        other = Bank(method, seed=5, prior=prior, independent=True, threads=threads)
+        other = Bank(method, seed=5, prior=prior, threads=threads)
         same(
             np.concatenate(
                 [other.run(keys[i : i + 100], scores[i : i + 100], outcomes[i : i + 100]) for i in range(0, 400, 100)]
@@ -81,7 +81,7 @@ def test_events_batches_and_threads_agree(
             expected,
         )
         assert bytes_of(other, tmp_path) == bytes_of(whole, tmp_path)
-    single = Bank(method, seed=5, prior=prior, independent=True)
+    single = Bank(method, seed=5, prior=prior)
     said = []
     for key, score, outcome in zip(keys.tolist(), scores.tolist(), outcomes, strict=True):
         forecast = single.predict(key, score)
@@ -91,10 +91,10 @@ def test_events_batches_and_threads_agree(
     assert bytes_of(single, tmp_path) == bytes_of(whole, tmp_path)
 
 
-def test_independent_draws_are_those_of_a_named_stream() -> None:
+def test_draws_are_those_of_a_named_stream() -> None:
     keys, scores, outcomes = events(300, 4)
     for names in (keys, np.array(as_strings(keys))):
-        bank = Bank(HOPS, seed=2, independent=True)
+        bank = Bank(HOPS, seed=2)
         forecasts = bank.run(names, scores, outcomes)
         for key in set(names.tolist()):
             alone = Calibrator(HOPS, seed=2, stream=key)
@@ -103,10 +103,9 @@ def test_independent_draws_are_those_of_a_named_stream() -> None:
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
-@pytest.mark.parametrize("independent", [False, True])
-def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_path: Path) -> None:
+def test_predict_many_changes_nothing(method: Method, tmp_path: Path) -> None:
     keys, scores, outcomes = events(300, 9)
-    bank = Bank(method, seed=1, independent=independent)
+    bank = Bank(method, seed=1)
     bank.run(keys, scores, outcomes)
     before = bytes_of(bank, tmp_path)
     asked = np.concatenate([keys, keys + 100, keys])  # half of them are unknown
@@ -114,7 +113,7 @@ def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_pat
     same(answers, bank.predict_many(asked, np.tile(scores, 3)))
     assert bytes_of(bank, tmp_path) == before
     for key in {*keys.tolist(), *(keys + 100).tolist()}:
-        alone = Calibrator(method, seed=1, stream=key if independent else 0)
+        alone = Calibrator(method, seed=1, stream=key)
         if key < 100:
             alone.run(scores[keys == key], outcomes[keys == key])
         same(answers[asked == key], alone.predict_many(np.tile(scores, 3)[asked == key]))
@@ -136,7 +135,7 @@ def test_a_member_is_alive() -> None:
     assert again.events == 2 and bank.table["events"].tolist() == [2, 1]
     bank.run([f"k{i}" for i in range(5000)], np.full(5000, 0.5), np.ones(5000))  # its row has moved meanwhile
     bank.run(["a"], [0.4], [1])
-    alone = Calibrator(TOPS)
+    alone = Calibrator(TOPS, stream="a")
     alone.run([0.3, 0.4, 0.4], [0, 1, 1])
     assert state_of(member) == state_of(again) == state_of(bank["a"]) == state_of(alone)
     assert (member.events, member.outcomes) == (3, 3)
@@ -151,7 +150,7 @@ def test_late_outcomes_of_a_member(method: Method, prior: str | None, tmp_path: 
     _, scores, outcomes = events(60, 1)
     due = delays(60)
     by_batch, by_event = Bank(method, prior=prior), Bank(method, prior=prior)
-    alone = Calibrator(method)
+    alone = Calibrator(method, stream=1)
     for bank in (by_batch, by_event):
         bank.run([2, 1], [0.5, 0.4], [1, 0])
     alone.run([0.4], [0])
@@ -165,7 +164,7 @@ def test_late_outcomes_of_a_member(method: Method, prior: str | None, tmp_path: 
 
 def test_a_member_runs_by_itself() -> None:
     _, scores, outcomes = events(50, 1)
-    bank, alone = Bank(OPS), Calibrator(OPS)
+    bank, alone = Bank(OPS), Calibrator(OPS, stream="a")
     bank.predict("a", 0.5)
     alone.predict(0.5)
     same(bank["a"].run(scores, outcomes), alone.run(scores, outcomes))
@@ -324,9 +323,9 @@ def test_memory_is_what_was_promised() -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1, 3, 7])
-def test_independent_streams_survive_a_deletion(gone: int) -> None:
+def test_streams_survive_a_deletion(gone: int) -> None:
     keys, scores, outcomes = events(300, 4)
-    bank = Bank(HOPS, seed=2, independent=True)
+    bank = Bank(HOPS, seed=2)
     bank.run(keys, scores, outcomes)
     bank.predict(7, 0.4)  # whose stream nobody has asked for yet
     bank.predict(8, 0.4)

@@ -156,7 +156,6 @@ def test_bad_arguments() -> None:
         ({"seed": 0.5}, "seed must be a whole number"),
         ({"prior": "pool"}, "prior must be 'pooled', got 'pool'"),
         ({"threads": 0}, "threads must be a whole number"),
-        ({"independent": "yes"}, "independent must be True or"),
     ):
         with pytest.raises(InvalidInput, match=message):
             Bank(OPS, **arguments)  # type: ignore[arg-type]

@@ -26,9 +26,9 @@ from calibeat import HOPS, OPS, TOPS, Bank, Calibrator, Forecast, InvalidInput, 
 def test_shards_come_together(method: Method) -> None:
     keys, scores, outcomes = events(400, 20)
     east = keys < 8
-    whole = Bank(method, seed=3, independent=True)
+    whole = Bank(method, seed=3)
     expected = whole.run(keys, scores, outcomes)
-    one, two = Bank(method, seed=3, independent=True), Bank(method, seed=3, independent=True)
+    one, two = Bank(method, seed=3), Bank(method, seed=3)
     same(one.run(keys[east], scores[east], outcomes[east]), expected[east])
     same(two.run(keys[~east], scores[~east], outcomes[~east]), expected[~east])
     idle = {**dict(zip(one, one.table["idle"], strict=True)), **dict(zip(two, two.table["idle"], strict=True))}
@@ -48,7 +48,6 @@ def test_merge_refuses(tmp_path: Path) -> None:
         (Bank(TOPS), "same method"),
         (Bank(OPS, seed=1), "same seed"),
         (Bank(OPS, prior="pooled"), "same prior"),
-        (Bank(OPS, independent=True), "same independent"),
         ({"d": 1}, "merged with a Bank, got dict"),
     ]
     numbers = Bank(OPS)
@@ -91,7 +90,7 @@ def test_idle_keys_are_dropped_and_returned() -> None:
 @pytest.mark.parametrize("method", [TOPS, HOPS], ids=["tops", "hops"])
 def test_copies_of_a_bank_live_alone(method: Method, tmp_path: Path) -> None:
     keys, scores, outcomes = events(100, 7)
-    bank = Bank(method, seed=3, prior="pooled", independent=True, threads=2)
+    bank = Bank(method, seed=3, prior="pooled", threads=2)
     bank.run(keys, scores, outcomes)
     waiting = bank.predict(2, 0.4)
     before = bytes_of(bank, tmp_path)
@@ -254,7 +253,7 @@ def test_a_wrong_kind_stays_wrong(tmp_path: Path) -> None:
 
 def test_several_threads_may_ask() -> None:
     keys, scores, outcomes = events(2000, 400)
-    bank = Bank(HOPS, independent=True)
+    bank = Bank(HOPS)
     bank.run(keys, scores, outcomes)
     expected = bank.predict_many(keys, scores)
     fresh = pickle.loads(pickle.dumps(bank))  # noqa: S301 - our own bytes

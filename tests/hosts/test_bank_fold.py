@@ -82,18 +82,12 @@ def by_fold(bank: Bank, todo: list[tuple[str, float, int, int]], at_once: int) -
 @pytest.mark.parametrize("prior", [None, "pooled"])
 def test_the_bits_of_predict_and_update(method: Method, prior: str | None) -> None:
     todo = operations(240, 11)
-    events = Bank(method, seed=3, prior=prior, independent=True)
+    events = Bank(method, seed=3, prior=prior)
     expected = by_events(events, todo)
     for at_once in (1, 7, 100, 240):
-        bank = Bank(method, seed=3, prior=prior, independent=True)
+        bank = Bank(method, seed=3, prior=prior)
         same(by_fold(bank, todo, at_once), expected)
         assert content(bank) == content(events)
-
-
-def test_keys_share_draws_unless_told_otherwise() -> None:
-    todo = operations(200, 5)
-    events, folded = Bank(HOPS, seed=3), Bank(HOPS, seed=3)
-    same(by_fold(folded, todo, 50), by_events(events, todo))
 
 
 def test_rows_travel_between_processes() -> None:

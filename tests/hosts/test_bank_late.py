@@ -42,7 +42,7 @@ def test_each_key_is_a_calibrator_alone(method: Method, strings: bool, monkeypat
         forecasts = bank.run(names, scores, outcomes, due=due)
         for key in set(names.tolist()):
             mine = names == key
-            alone = Calibrator(method, seed=4)
+            alone = Calibrator(method, seed=4, stream=key)
             same(forecasts[mine], alone.run(scores[mine], outcomes[mine], due=own_due(mine, due)))
             assert bank[key].events == mine.sum()
             assert bank[key].outcomes == (due[mine] < 300).sum()
@@ -66,7 +66,7 @@ def one_by_one(bank: Bank, keys: Any, scores: Any, outcomes: Any, due: Any) -> A
 def test_events_and_batch_agree(method: Method) -> None:
     keys, scores, outcomes = events(120, 7)
     due = random_due(120)
-    batch, single = Bank(method, independent=True), Bank(method, independent=True)
+    batch, single = Bank(method), Bank(method)
     same(batch.run(keys, scores, outcomes, due=due), one_by_one(single, keys, scores, outcomes, due))
     assert content(batch) == content(single)
 
@@ -101,7 +101,7 @@ def test_any_delays(data: st.DataObject) -> None:
     scores = np.array(data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n)))
     outcomes = np.array(data.draw(st.lists(st.sampled_from([0.0, 1.0, nan]), min_size=n, max_size=n)))
     due = np.arange(n) + np.array(data.draw(st.lists(st.integers(1, 50), min_size=n, max_size=n)))
-    bank = Bank(HOPS, seed=1, independent=True)
+    bank = Bank(HOPS, seed=1)
     forecasts = bank.run(keys, scores, outcomes, due=due)
     for key in set(keys.tolist()):
         mine = keys == key

@@ -22,7 +22,7 @@ def test_each_key_is_a_calibrator_alone(method: Method, monkeypatch: pytest.Monk
         forecasts = bank.run(keys, scores, outcomes, mature="2h", times=TIMES)
         for key in set(keys.tolist()):
             mine = keys == key
-            alone = Calibrator(method, seed=4)
+            alone = Calibrator(method, seed=4, stream=key)
             same(forecasts[mine], alone.run(scores[mine], outcomes[mine], mature="2h", times=TIMES[mine]))
 
 

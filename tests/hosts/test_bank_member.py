@@ -80,7 +80,7 @@ def test_an_update_that_fails_can_be_done_again(monkeypatch: pytest.MonkeyPatch)
 def test_late_outcomes_give_the_type_and_the_bits_of_a_calibrator(prior: str | None) -> None:
     scores, due = pandas.Series(np.linspace(0.1, 0.9, 60)), delays(60)
     outcomes = np.arange(60) % 3 == 0
-    bank, alone = Bank(AUTO, prior=prior), Calibrator(AUTO)
+    bank, alone = Bank(AUTO, prior=prior), Calibrator(AUTO, stream="k")
     bank.predict("k", 0.5)
     alone.predict(0.5)
     member = bank["k"]

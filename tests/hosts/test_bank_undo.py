@@ -63,7 +63,7 @@ def filled(
     names: tuple[Any, ...] = ("a", "b", "c"),
     monitor: Monitor | None = None,
 ) -> Bank:
-    bank = Bank(method, seed=3, prior=prior, independent=True, monitor=monitor)
+    bank = Bank(method, seed=3, prior=prior, monitor=monitor)
     for i, key in enumerate([*names, *names[:2]]):
         bank.update(key, bank.predict(key, 0.1 + 0.15 * i), i % 2)
     return bank

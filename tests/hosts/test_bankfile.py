@@ -32,7 +32,7 @@ from calibeat._compiled import checksum
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
 @pytest.mark.parametrize("strings", [False, True])
-@pytest.mark.parametrize("arguments", [{}, {"prior": "pooled"}, {"independent": True}])
+@pytest.mark.parametrize("arguments", [{}, {"prior": "pooled"}])
 def test_round_trip(method: Method, strings: bool, arguments: dict[str, Any], tmp_path: Path) -> None:
     bank = filled(method, strings=strings, **arguments)
     path = tmp_path / "bank"

@@ -16,7 +16,7 @@ def conversions(events: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_in_the_order_of_the_events_any_delay_will_do() -> None:
-    """The same log, each outcome held back until all earlier ones are known: evidence of a false alarm is as rare as it says."""
+    """Each outcome held back until all earlier ones are known: the evidence is as rarely wrong as it promises."""
     alarms = 0
     for seed in range(40):
         scores, outcomes = conversions(200, seed)

@@ -134,7 +134,7 @@ def test_the_seed_changes_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for seed in (0, 1, 2):
         monkeypatch.setattr(Seed, "random", classmethod(lambda cls, seed=seed: cls(seed)))
-        bank = Bank(TOPS, prior="pooled", independent=True)
+        bank = Bank(TOPS, prior="pooled")
         forecasts = bank.run(keys, scores, scores > 0.4)
         del bank["k7"]
         found.append((forecasts.tobytes(), list(bank), content(bank)))

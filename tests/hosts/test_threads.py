@@ -81,7 +81,7 @@ def test_a_bank_that_serves_is_saved_whole(strings: bool, tmp_path: Path) -> Non
 
 def test_nothing_is_lost_between_threads() -> None:
     keys, scores, outcomes = events(600, 40)
-    bank = Bank(HOPS, independent=True)
+    bank = Bank(HOPS)
     receipts = [(int(key), bank.predict(int(key), 0.5)) for key in keys[:100]]
     member = bank[int(keys[0])]
     works = [

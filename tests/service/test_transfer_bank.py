@@ -47,9 +47,7 @@ def told(service, keys=KEYS, late=False):
     return found
 
 
-@pytest.mark.parametrize(
-    ("method", "settings"), [("tops", {}), ("auto", {}), ("hops", {"seed": 7, "independent": True})]
-)
+@pytest.mark.parametrize(("method", "settings"), [("tops", {}), ("auto", {}), ("hops", {"seed": 7})])
 def test_a_service_goes_on_where_a_bank_was(url, saved, method, settings):
     bank = trained(method, **settings)
     assert import_bank(url, saved(bank)) == 3
@@ -129,7 +127,7 @@ def test_the_dashboard_shows_a_stream_that_has_only_a_state(url, saved):
         (lambda: trained("ops"), "must have the method and the seed of the store, 'tops' and 0, got 'ops' and 0"),
         (lambda: trained(seed=3), "'tops' and 0, got 'tops' and 3"),
         (lambda: trained(replace(TOPS, calibeater=Tracking(bins=20))), "must be of a method that has a name"),
-        (lambda: trained("hops"), r"must draw for each key by itself \(independent=True\)"),
+        (lambda: trained("hops", keys=[at % 3 for at in range(120)]), "must have keys of text, got numbers"),
         (lambda: trained(keys=["a" * 300] * 120), "key must be a text of 1 to"),
         (trained, "keys must be new to the store, got 's0', which has events there"),
     ],

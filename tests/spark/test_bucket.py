@@ -124,15 +124,11 @@ def test_many_classes_have_the_bits_of_a_multi_bank(method: str, K: int) -> None
 
 
 def test_hedging_methods_draw_as_a_bank_does() -> None:
-    for text, own in (
-        ('{"independent": false, "method": "hops", "monitor": null, "seed": 7}', Bank("hops", seed=7)),
-        ('{"independent": true, "method": "hops", "monitor": null, "seed": 7}', Bank("hops", seed=7, independent=True)),
-    ):
-        bucket, naive = bucket_of(text), NaiveBucket("hops")
-        naive.bank = own
-        for operations in random_operations(60, seed=3):
-            wanted = [blank(row) for row in naive.serve(operations, 0)]
-            assert sorted(told_rows(served(bucket, *operations)), key=str) == sorted(wanted, key=str)
+    bucket, naive = bucket_of('{"method": "hops", "monitor": null, "seed": 7}'), NaiveBucket("hops")
+    naive.bank = Bank("hops", seed=7)
+    for operations in random_operations(60, seed=3):
+        wanted = [blank(row) for row in naive.serve(operations, 0)]
+        assert sorted(told_rows(served(bucket, *operations)), key=str) == sorted(wanted, key=str)
 
 
 def test_rows_and_cuts_do_not_matter() -> None:

@@ -90,7 +90,7 @@ def test_it_goes_on_from_a_state_a_bank_and_a_file(big: tuple[Any, Any], spark: 
     assert np.array_equal(rows(to_bank(second.state)), rows(whole))
     assert len(rest) == 10_000
     kept = collected(first.state)
-    assert kept["method"].unique().tolist() == ['{"independent": false, "method": "auto", "monitor": null, "seed": 3}']
+    assert kept["method"].unique().tolist() == ['{"method": "auto", "monitor": null, "seed": 3}']
     assert kept["version"].unique().tolist() == [1] and kept["key"].is_unique
     # Written once, both are read from the folder: the same forecasts as those computed when asked for.
     assert np.array_equal(forecasts(first), wanted[: len(few)])
@@ -129,11 +129,9 @@ def test_hedging_methods_monitors_and_maturity(spark: Any) -> None:
     timed = frame.selectExpr("timestamp_seconds(number) number", "key", "score", "outcome = 1 outcome")
     exact = frame.selectExpr("number", "key", "score", "cast(outcome as decimal(2, 1)) outcome")
     columns = table["key"].to_numpy(), table["score"].to_numpy(), table["outcome"].to_numpy()
-    bank = Bank("hops", seed=5, independent=True, monitor=Monitor(arl=1e5, warm=0))
+    bank = Bank("hops", seed=5, monitor=Monitor(arl=1e5, warm=0))
     wanted = bank.run(*columns)
-    result = calibrate(
-        timed, **COLUMNS, method="hops", seed=5, independent=True, monitor=Monitor(arl=1e5, warm=0), partitions=3
-    )
+    result = calibrate(timed, **COLUMNS, method="hops", seed=5, monitor=Monitor(arl=1e5, warm=0), partitions=3)
     assert np.array_equal(forecasts(result), wanted)
     back = to_bank(result.state)
     assert np.array_equal(rows(back), rows(bank))

@@ -273,7 +273,7 @@ def run(
         warmup=options.warmup,
         keyed=keyed,
         seed=options.seed,
-        streams=lambda: reader.streams,
+        names=reader.names,
         maturity=options.maturity,
         on_forecasts=hand_on,
     )

@@ -83,7 +83,6 @@ def summary(bank: Bank, path: Path, *, verified: bool = False) -> dict[str, Any]
         **({"classes": len(bank.classes)} if isinstance(bank, MultiBank) else {}),
         "seed": bank.seed,
         "prior": bank.prior,
-        "independent draws": bank.independent,
         "keys": len(bank),
         "kind of keys": bank.kind,
         "events": int(table["events"].sum()),

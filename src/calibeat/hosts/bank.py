@@ -109,12 +109,9 @@ class Bank:
     ----------
     method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given. It has to live in a row: the
         methods that fit their past again (FPS, WPS, WHB and their kin) do not.
-    seed : for the draws of a hedging method.
+    seed : for the draws of a hedging method. Keys draw independently: key k is ``Calibrator(method, seed, stream=k)``.
     prior : "pooled" starts a new key from a calibrator that learns on all keys' events; None (the default) from
         nothing, as a `Calibrator` does. It helps where keys are many and their events few.
-    independent : draws of a hedging method. False: key k is ``Calibrator(method, seed)``, to the last bit, so the
-        first events of all keys share a draw, and so on. True: it is ``Calibrator(method, seed, stream=k)``, and
-        draws of different keys are independent, which matters to sums over keys.
     monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
         `broken`, `miscalibrated`, `table` and docs/monitor.md.
     notice : a `Notice`; each key then has one with its settings: that nothing comes, that the score has moved. See
@@ -146,14 +143,7 @@ class Bank:
     and 48 for its stats.
     """
 
-    _SHARED: ClassVar[tuple[str, ...]] = (
-        "method",
-        "seed",
-        "prior",
-        "independent",
-        "watched",
-        "noticed",
-    )  # by banks that merge
+    _SHARED: ClassVar[tuple[str, ...]] = ("method", "seed", "prior", "watched", "noticed")  # by banks that merge
 
     def __init__(
         self,
@@ -161,7 +151,6 @@ class Bank:
         seed: int = 0,
         *,
         prior: str | None = None,
-        independent: bool = False,
         threads: int | None = None,
         monitor: Monitor | None = None,
         notice: Notice | None = None,
@@ -175,9 +164,6 @@ class Bank:
                 f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
                 "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
             )
-        if not isinstance(independent, (bool, np.bool_)):
-            raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
-        self._independent = bool(independent)
         seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
         self._begin(method, seed, repr(method), prior, threads, monitor, notice)
 
@@ -214,7 +200,7 @@ class Bank:
         self._is_forked = False  # whether this is a copy in a new process that has not been used yet
         self._hedges = method.draws
         self._receipt = np.dtype(f"V{receipt_type(method).itemsize}")
-        self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
+        self._draws = Draws(self._seed, hedges=self._hedges)
         self._members = Members(self)
         processes.register(self)
 
@@ -250,8 +236,7 @@ class Bank:
 
     def _header(self) -> dict[str, Any]:
         """What a file says of the bank itself; `_of_header` makes another one of it."""
-        settings = {"seed": self._seed, "prior": self._prior, "independent": self._independent}
-        return {"method": self._method.to_dict(), **settings}
+        return {"method": self._method.to_dict(), "seed": self._seed, "prior": self._prior}
 
     @classmethod
     def _of_header(cls, header: dict[str, Any], threads: int, watched: dict[str, Any]) -> Bank:
@@ -261,15 +246,14 @@ class Bank:
             method = Method.from_dict(header["method"])
         except InvalidInput as error:
             raise InvalidInput(f"a method that this version does not know: {error}") from error
-        settings = {name: header[name] for name in ("prior", "independent")}
-        return cls(method, header["seed"], **settings, threads=threads, **watched)
+        return cls(method, header["seed"], prior=header["prior"], threads=threads, **watched)
 
     def _member(self, key: Key, slot: int) -> Member:
         return Member(self, key, slot)
 
     def _alone(self, key: Key) -> Calibrator:
         """A calibrator as a new key would have it."""
-        return Calibrator(self._method, self._seed, self._stream(key))
+        return Calibrator(self._method, self._seed, key)
 
     # ---- settings and contents --------------------------------------------------------------------------------------
 
@@ -287,11 +271,6 @@ class Bank:
     def prior(self) -> str | None:
         """How a new key starts: "pooled", or None."""
         return self._prior
-
-    @property
-    def independent(self) -> bool:
-        """Whether keys draw independently."""
-        return self._independent
 
     @property
     def watched(self) -> Settings | None:
@@ -967,8 +946,7 @@ class Bank:
 
     def _empty(self) -> Bank:
         """A bank of the same settings without keys. Its monitors come with its rows."""
-        settings: Any = {"prior": self._prior, "independent": self._independent, "threads": self._threads}
-        return Bank(self._method, self._seed, **settings)
+        return Bank(self._method, self._seed, prior=self._prior, threads=self._threads)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
@@ -1230,9 +1208,6 @@ class Bank:
             raise UnknownKey(f"{known} - predict(key, score) and run make new ones")
         return slot
 
-    def _stream(self, key: Key) -> Key:
-        return key if self._independent else 0
-
     def _fresh_row(self) -> Vector:
         """The row that a new key would get now."""
         row = np.empty(self._method.width)
@@ -1364,8 +1339,7 @@ class Member(Calibrator):
         bank = self._bank
         self._moves = -1  # until all of it is there
         self._key_of_bank, self._slot = key, slot
-        if bank._independent:
-            self._stream, self._key = key, stream_key(bank._seed, key)
+        self._stream, self._key = key, stream_key(bank._seed, key)
         self._receipts = bank._members.receipts(key, slot)
         self._begin_generation(self._receipts.issuer.signature, self._key)
         self._take_row()
@@ -1555,7 +1529,7 @@ class Members:
         return member
 
     def fingerprint(self, key: Key) -> int:
-        """64 bits on each receipt of a key: method, seed, draws and key. Two keys may share draws, but not receipts."""
+        """64 bits on each receipt of a key: of method, seed and key."""
         found = self._fingerprints.get(key)
         if found is None:
             if len(self._fingerprints) >= self.RECORDS:
@@ -1564,13 +1538,9 @@ class Members:
         return found
 
     def _fingerprint(self, key: Key) -> int:
-        shared = self._shared
-        if shared is None:
-            bank = self._bank  # as `issuer_name`, without describing the method each time
-            shared = stream_key(stream_key(bank._seed, bank._stream(key)), bank._identity)
-            if not bank._independent:
-                self._shared = shared
-        return stream_key(shared, key)
+        if self._shared is None:
+            self._shared = stream_key(self._bank._seed, self._bank._identity)
+        return stream_key(self._shared, key)
 
     def receipts(self, key: Key, slot: int) -> Ledger:
         """The record of a key, made if there is none."""
@@ -1864,17 +1834,17 @@ class Undo:
 
 
 class Draws:
-    """One stream for all keys, or one that is named after each; nothing at all where nothing is drawn."""
+    """The draws of keys: each has a stream that is named after it; nothing at all where nothing is drawn."""
 
-    def __init__(self, seed: int, *, independent: bool, hedges: bool) -> None:
-        self._seed, self._independent, self._hedges = seed, independent, hedges
+    def __init__(self, seed: int, *, hedges: bool) -> None:
+        self._seed, self._hedges = seed, hedges
         self._streams: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)  # of the first slots, as far as asked for
 
     def of(self, store: RowStore, slots: Slots) -> Vector:
         """The draw of each event, whose slots are given in the order of the events."""
         if not self._hedges:
             return np.empty(0)
-        streams = self._named(store)[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
+        streams = self._named(store)[slots]
         if len(slots) < len(store):  # few events: do not look at all the rows
             used, places = np.unique(slots, return_inverse=True)
             return uniforms_at(streams, numbered(store.stats(EVENTS)[used], places.astype(np.int32)))
@@ -1886,7 +1856,7 @@ class Draws:
         if not self._hedges or known.all():
             return self.of(store, slots)
         unknown = RowStore(store.method)
-        draws = Draws(self._seed, independent=self._independent, hedges=True).of(unknown, unknown.open(column))
+        draws = Draws(self._seed, hedges=True).of(unknown, unknown.open(column))
         draws[known] = self.of(store, slots[known])
         return draws
 

@@ -198,7 +198,7 @@ def _grown(column: Vector, size: int) -> Vector:
 class Watch:
     """The monitors of one stream by the column that they watch, and its notice. Forecast n is event n of the stream."""
 
-    def __init__(self, method: Method, monitor: Watched, notice: Notice | None = None) -> None:
+    def __init__(self, monitor: Watched, notice: Notice | None = None) -> None:
         given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
         if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
             raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
@@ -304,11 +304,11 @@ class Watch:
         return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}, **notice}
 
     @classmethod
-    def load(cls, method: Method, data: Any, notice: Any, events: int) -> Watch:
+    def load(cls, data: Any, notice: Any, events: int) -> Watch:
         """The inverse of `dump`, for a stream that has made so many forecasts."""
         if not isinstance(data, dict):
             raise InvalidInput(f"monitors must be an object, got {shown(data)}")
-        watch = cls(method, {column: Monitor() for column in data})
+        watch = cls({column: Monitor() for column in data})
         watch.monitors = {column: Monitor._restored(state) for column, state in data.items()}
         for monitor in watch.monitors.values():
             if monitor.waiting.forecasts > events:
@@ -426,7 +426,7 @@ class Calibrator(Stream):
             name = issuer_name(method, seed, stream, table.groups.identity)
             self._begin(method, seed, stream, array("d", table.initial_row()), name)
             self._set_table(table)
-        self._set_watch(Watch(method, monitor, notice))
+        self._set_watch(Watch(monitor, notice))
         processes.register(self)
 
     def _forked(self) -> None:
@@ -449,7 +449,7 @@ class Calibrator(Stream):
         self._serve(method.spec, row, method.needs_history)
         self._history: Any = History(method) if method.needs_history else None
         self._hedges, self._width, self._numbers = method.draws, method.receipt_width, method.numbers
-        self._set_watch(Watch(method, None))
+        self._set_watch(Watch(None))
         settled = SettledEvents(classes=2 if labels is None else len(labels))
         self._receipts = Ledger(method, Issuer(name), settled, labels=labels)
         self._begin_generation(name, self._key)
@@ -851,7 +851,7 @@ class Calibrator(Stream):
             calibrator._restore_history(outcomes, state["history"])
             calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
             calibrator._signature = ""  # a new generation, which gets its own with its first forecast
-            calibrator._set_watch(Watch.load(method, state["monitors"], state.get("notice"), events))
+            calibrator._set_watch(Watch.load(state["monitors"], state.get("notice"), events))
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
@@ -1026,9 +1026,9 @@ class Calibrator(Stream):
 
         Positive: the forecasts have served better. If the scores were the true probabilities, exp(evidence) would be
         a supermartingale that starts at 1 and would ever reach 1/alpha with probability at most alpha: an e-value,
-        valid at any time. So if you look after every event, and stop when it reaches log(1/alpha), you are wrong with
-        probability at most alpha. (Beyond the clip of the features the score or the clip counts, whichever did better, and
-        forecasts count as if they stayed in [1e-7, 1 - 1e-7].) Kept by methods with `Lanes` or a `Spline`.
+        valid at any time. So you may look after every event: if you stop when it reaches log(1/alpha), you are wrong
+        with probability at most alpha. (Beyond the clip of the features the score or the clip counts, whichever did
+        better, and forecasts count as if they stayed in [1e-7, 1 - 1e-7].) Kept by methods with `Lanes` or a `Spline`.
 
         **Late outcomes.** This holds for any delay while no outcome overtakes that of an earlier event. If some do, it
         holds only if neither their delay nor later scores depend on outcomes still under way. Where ones are reported

@@ -343,7 +343,7 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         door = Door(classes, method, logits)
         name = hashlib.blake2b(door.identity.encode(), digest_size=8).hexdigest()
         self._serve_door(door, array("d", door.method.initial_row()), name)
-        self._set_watch(Watch(door.method, monitor, notice))
+        self._set_watch(Watch(monitor, notice))
         processes.register(self)
 
     def _serve_door(self, door: Door, row: Any, name: str) -> None:
@@ -481,7 +481,6 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     ) -> None:
         _refuse_groups(groups)
         self._door = door = Door(classes, method, logits)
-        self._independent = False
         self._begin(door.method, 0, door.identity, prior, threads, monitor, notice, door.classes.labels)
 
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:

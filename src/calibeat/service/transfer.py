@@ -237,7 +237,7 @@ def export_bank(url: str, path: Path) -> int:
         )
     method = Model.named(meta["method"]).method
     chosen = [row for row in found if row[2] is None]
-    bank: Bank = Bank(method, int(meta["seed"]), independent=method.draws)
+    bank: Bank = Bank(method, int(meta["seed"]))
     if found and not chosen:
         shapes = {text: Shape.from_text(text) for _, _, text in found}
         many = [text for text, shape in shapes.items() if shape.numbers > 1 or (shape.classes and method == AUTO)]
@@ -311,10 +311,9 @@ def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
         raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
     if wanted is not None and wanted.lower() != name:
         raise InvalidInput(f"method must be that of the bank, {name!r}, got {wanted!r}")
-    if not pair and bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
+    if not pair and bank.method.draws and not all(isinstance(key, str) for key in bank):
         raise InvalidInput(
-            f"bank of {name} must draw for each key by itself (independent=True) and have keys of text, "
-            f"got another, whose draws a service cannot go on with - in {path}"
+            f"bank of {name} must have keys of text, got numbers, whose draws a service cannot go on with - in {path}"
         )
     return name
 

@@ -180,9 +180,7 @@ class Bucket:
         bank = self._bank
         if not self._method.draws:
             return np.empty(0)
-        streams: Any = np.uint64(stream_key(bank.seed, 0))
-        if bank.independent:
-            streams = np.array([stream_key(bank.seed, key) for key in keys.to_pylist()], dtype=np.uint64)[slots]
+        streams = np.array([stream_key(bank.seed, key) for key in keys.to_pylist()], dtype=np.uint64)[slots]
         counts = rows[:, self._method.width + EVENTS].copy()
         return uniforms_at(streams, numbered_events(counts, slots))
 

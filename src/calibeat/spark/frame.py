@@ -70,7 +70,6 @@ def calibrate(
     state: Any = None,
     monitor: Monitor | None = None,
     seed: int = 0,
-    independent: bool = False,
     mature: Any = None,
     finish: bool = False,
     bad: str = "stop",
@@ -96,7 +95,7 @@ def calibrate(
     state : where to go on from: a state frame, what `calibrate` or `open` gives, a `Bank`, or the path of a bank file
         or of a run.
     monitor : a `Monitor`: each key then has one with its settings. Its numbers travel with the state.
-    seed, independent : as in `Bank`, for hedging methods.
+    seed : as in `Bank`, for hedging methods.
     mature : the age at which outcomes are learnt, a time such as ``"7d"``; needs `time`. As in `Bank.run`.
     finish : learn outcomes that are known after the last event of their key, at the end. Use it where the state goes on
         to serve: what is not learnt here is not learnt later.
@@ -123,7 +122,7 @@ def calibrate(
     MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
-    settings = {"seed": seed, "independent": independent, "monitor": monitor, "groups": groups}
+    settings = {"seed": seed, "monitor": monitor, "groups": groups}
     bank = new_bank(method, classes, logits=logits, **settings)
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))

@@ -54,7 +54,7 @@ def new_bank(method: Any, classes: Any = None, *, logits: bool = False, **settin
             raise InvalidInput("logits must come with classes, got no classes")
         return Bank(method, **settings, threads=1)
     name = "multi" if method == AUTO or (isinstance(method, str) and method.lower() == "auto") else method
-    own = {name: value for name, value in settings.items() if name not in ("seed", "independent")}  # nothing is drawn
+    own = {name: value for name, value in settings.items() if name != "seed"}  # nothing is drawn
     return MultiBank(classes, name, logits, **own, threads=1)
 
 
@@ -64,10 +64,10 @@ def door_of(bank: Bank) -> Door | None:
 
 
 def described(bank: Bank) -> str:
-    """Method, seed, draws, classes and monitor of a bank as text.
+    """Method, seed, classes and monitor of a bank as text.
 
     >>> described(Bank("tops")), described(Bank("tops", seed=7))
-    ('tops', '{"independent": false, "method": "tops", "monitor": null, "seed": 7}')
+    ('tops', '{"method": "tops", "monitor": null, "seed": 7}')
     >>> described(MultiBank(["cat", "dog"], "ots"))
     '{"classes": ["cat", "dog"], "logits": false, "method": "ots", "monitor": null}'
     """
@@ -78,22 +78,17 @@ def described(bank: Bank) -> str:
         many = {"classes": classes, "method": bank.method, "logits": bank.logits, "monitor": monitor}
         return json.dumps(many, sort_keys=True)
     name = name_of(bank.method)
-    plain = bank.seed == 0 and not bank.independent and bank.watched is None
+    plain = bank.seed == 0 and bank.watched is None
     if name is not None and plain:
         return name
-    settings = {
-        "method": name or bank.method.to_dict(),
-        "seed": bank.seed,
-        "independent": bank.independent,
-        "monitor": monitor,
-    }
+    settings = {"method": name or bank.method.to_dict(), "seed": bank.seed, "monitor": monitor}
     return json.dumps(settings, sort_keys=True)
 
 
 def bank_of(text: str) -> Bank:
     """An empty bank of that description.
 
-    >>> bank_of('{"independent": false, "method": "tops", "monitor": null, "seed": 7}').seed
+    >>> bank_of('{"method": "tops", "monitor": null, "seed": 7}').seed
     7
     """
     if not text.startswith("{"):

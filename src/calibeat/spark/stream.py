@@ -66,7 +66,6 @@ def calibrate_stream(
     outcome_time: str | None = None,
     method: Method | str = "auto",
     seed: int = 0,
-    independent: bool = False,
     state: Any = None,
     expire: Any = None,
     expire_as: Any = None,
@@ -89,7 +88,7 @@ def calibrate_stream(
     key, id, score, outcome : names of columns; ids are compared as text.
     time, outcome_time : when a score was issued and when an outcome was known, timestamps. `outcome_time` is the name
         in `outcomes`, if it is another.
-    method, seed, independent : as in `Bank`.
+    method, seed : as in `Bank`.
     state : where to start from, in the first micro-batch of a new checkpoint; as of `calibrate`.
     expire : the age at which an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
@@ -128,7 +127,7 @@ def calibrate_stream(
     MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
-    bank = new_bank(method, classes, logits=logits, seed=seed, independent=independent, groups=groups)
+    bank = new_bank(method, classes, logits=logits, seed=seed, groups=groups)
     door = door_of(bank)
     many = Many.of(door)
     check_frame(scores, "scores", streaming=True)

@@ -158,7 +158,7 @@ def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     result = calibeat.backtest(SCORES, OUTCOMES, keys, methods={"it": method}, keep_forecasts=True, warmup=10)
     told = np.empty(N)
     for key in np.unique(keys):
-        told[keys == key] = Calibrator(method).run(SCORES[keys == key], OUTCOMES[keys == key])
+        told[keys == key] = Calibrator(method, stream=str(key)).run(SCORES[keys == key], OUTCOMES[keys == key])
     np.testing.assert_array_equal(result.forecasts["it"], told)
     # with late outcomes: whoever predicts and updates one by one in the order of arrival
     clock, arrivals, due = late_log()

@@ -77,7 +77,7 @@ def test_each_key_is_a_calibrator() -> None:
     ).forecasts["hops"]
     for key in "abc":
         mine = keys == key
-        alone = Calibrator("hops").run(scores[mine], outcomes[mine], mature="5min", times=timed()[mine])
+        alone = Calibrator("hops", stream=key).run(scores[mine], outcomes[mine], mature="5min", times=timed()[mine])
         assert (found[mine] == alone).all()
 
 

@@ -844,11 +844,6 @@ class RowReader:
         return "an outcome" if self.classes is None else "a label"
 
     @property
-    def streams(self) -> int:
-        """How many streams there are so far."""
-        return max(1, len(self.names))
-
-    @property
     def skipped(self) -> list[Skipped]:
         """What was left out, by reason."""
         return list(self._skipped.values())

@@ -116,16 +116,17 @@ def replay_log(
     warmup: int | None,
     keyed: bool,
     seed: int,
-    streams: Callable[[], int],
+    names: Sequence[str],
     maturity: Maturity | None = None,
     on_forecasts: OnForecasts | None = None,
 ) -> Replayed:
     """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts, the block in
-    which each event was counted, and all of `Issued`: memory that the next chunk uses again. With a maturity all
-    contenders learn outcomes at that age. Without, if ones and zeros come at clearly different ages in the first 20,000
-    events, one contender more is replayed: AUTO (or the first method) with such an age.
+    `names` are those of the streams so far: the list grows while the log is read. `on_forecasts` gets each chunk with
+    its forecasts, the block in which each event was counted, and all of `Issued`: memory that the next chunk uses
+    again. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros come at clearly
+    different ages in the first 20,000 events, one contender more is replayed: AUTO (or the first method) with such an
+    age.
     """
     first = next(chunks)
     late, numbers = first.clock is not None, first.numbers
@@ -148,11 +149,11 @@ def replay_log(
     replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages, numbers=numbers)
     # Contenders share no state, and compiled kernels release the interpreter: each thread takes a contender.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
-        loop = _ReplayLoop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
+        loop = _ReplayLoop(replayed, seed, names, on_forecasts, pool.map)
         for chunk in chain([first], chunks):
             size = max(LEAST_IN_PART, NUMBERS_IN_PART // numbers)  # forecasts of many classes need room
             for at in range(0, len(chunk), size):
-                loop.feed(chunk if len(chunk) <= size else chunk.part(slice(at, at + size)), streams())
+                loop.feed(chunk if len(chunk) <= size else chunk.part(slice(at, at + size)))
     return replayed
 
 
@@ -186,23 +187,26 @@ def _share_pool(runners: list[Runner]) -> None:
 class _ReplayLoop:
     """What goes on from chunk to chunk."""
 
-    def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
-        self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
+    def __init__(
+        self, replayed: Replayed, seed: int, names: Sequence[str], on_forecasts: OnForecasts | None, over: Any
+    ) -> None:
+        self._to, self._seed, self._names, self._on_forecasts, self._map = replayed, seed, names, on_forecasts, over
         self._underway = None if replayed.delays is None else Underway(replayed.maturity)
         self._stride = 1
         self._issued: Issued | None = None
-        self._made = np.zeros(1)  # forecasts per stream, for the draws
+        self._made = np.empty(0)  # forecasts per stream, for the draws ...
+        self._keys = np.empty(0, dtype=np.uint64)  # ... which these keys name
 
-    def feed(self, chunk: Chunk, streams: int) -> None:
+    def feed(self, chunk: Chunk) -> None:
         """One chunk through every contender."""
-        to = self._to
+        to, streams = self._to, max(1, len(self._names))
         labelled = ~np.isnan(chunk.outcomes)
         plan = self._plan(chunk)
         tallies = [tally for r in to.runners for tally in (r.tally, *(r.at_once[1:] if r.at_once else ()))]
         axis = np.arange(to.events + 1, to.events + len(chunk) + 1) if chunk.times is None else chunk.times
         place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
-        draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
+        draws = self._draws(chunk)
         if to.numbers == 1:
             to.scores.count(chunk.scores, chunk.outcomes, place)
         context, issued = Context(chunk, plan, draws, streams, marks), self._room(chunk)
@@ -273,12 +277,18 @@ class _ReplayLoop:
         to.streams = streams
         to.never += int(np.count_nonzero(np.isnan(chunk.outcomes)))
 
-    def _numbers(self, chunk: Chunk, streams: int) -> Ints:
-        """The number of each event within its stream."""
-        if not self._to.keyed:
-            return np.arange(self._to.events, self._to.events + len(chunk))
-        self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)))])
-        return numbered(self._made, chunk.slots.astype(np.int32)).view(np.int64)
+    def _draws(self, chunk: Chunk) -> Vector:
+        """The draws of the events: those of a calibrator, or of one for each key."""
+        to = self._to
+        if not any(runner.contender.hedges for runner in to.runners):
+            return np.empty(len(chunk))
+        if not to.keyed:
+            numbers = np.arange(to.events, to.events + len(chunk), dtype=np.uint64)
+            return uniforms_at(np.uint64(stream_key(self._seed, 0)), numbers)
+        new = [stream_key(self._seed, name) for name in self._names[len(self._keys) :]]
+        self._keys = np.append(self._keys, np.array(new, dtype=np.uint64))
+        self._made = np.append(self._made, np.zeros(len(self._keys) - len(self._made)))
+        return uniforms_at(self._keys[chunk.slots], numbered(self._made, chunk.slots.astype(np.int32)))
 
     def _marks(self, chunk: Chunk) -> Ints:
         """Events of the chunk at which rows are noted: every stride-th, with a stride that doubles as the log grows."""
