@@ -10,10 +10,13 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.number cimport PyNumber_Divmod, PyNumber_FloorDivide, PyNumber_Power, PyNumber_Remainder, PyNumber_TrueDivide
-from cpython.object cimport Py_EQ, Py_NE, PyObject_RichCompare
+from cpython.object cimport Py_EQ, Py_NE, PyObject, PyObject_RichCompare, PyTypeObject, newfunc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    ctypedef struct PyFloatObject:
+        double ob_fval
 
 cdef extern from *:
     """

@@ -41,13 +41,12 @@ _FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "is
 # ---- a forecast -----------------------------------------------------------------------------------------------------
 
 @cython.no_gc  # it holds a string and an origin, which hold nothing
-@cython.freelist(64)
-cdef class Forecast:
+cdef class Forecast(float):
     r"""What `Calibrator.predict` gives: a probability, and the receipt that `Calibrator.update` wants back.
 
     Attributes
     ----------
-    probability : the forecast; ``float(forecast)`` is the same.
+    probability : the forecast as a plain float; ``float(forecast)`` is the same.
     score : the score it was made from.
     expert : the scaled probability before calibeating.
     bin : the expert's bin, counted from 0.
@@ -60,13 +59,15 @@ cdef class Forecast:
     hedge : the candidates if there are two, or nothing.
     words : hashes of the event's groups, one for each attribute; empty where the calibrator has no groups.
 
-    It is a number where numbers are used. None of its fields can be changed.
+    It is a float. None of its fields can be changed. It equals a number that is its probability, and another forecast
+    if all their fields are equal.
 
+    >>> import json
     >>> from calibeat import Calibrator, Forecast, TOPS
     >>> cal = Calibrator(TOPS)
     >>> f = cal.predict(0.83)
-    >>> f > 0.5, f == 0.85, 100 * f, f"{f:.1%}"
-    (True, True, 85.0, '85.0%')
+    >>> f > 0.5, f == 0.85, 100 * f, f"{f:.1%}", json.dumps({"p": f})
+    (True, True, 85.0, '85.0%', '{"p": 0.85}')
 
     A receipt is data. Keep it as JSON or as bytes until the outcome comes, and bring it back. If it is delivered
     twice, it is learnt once:
@@ -79,7 +80,6 @@ cdef class Forecast:
     ignored.
     """
 
-    cdef readonly double probability
     cdef readonly double score
     cdef readonly double expert
     cdef readonly Index bin
@@ -112,12 +112,18 @@ cdef class Forecast:
                 raise InvalidInput(f"forecast words must be whole numbers of 64 bits, not 0, got {word!r:.60}")
         if len(words) > 0:
             self.groups = struct.pack(f"={len(words)}Q", *words)
-        self.probability, self.score, self.expert, self.bin, self.cell = probability, score, expert, bin, cell
+        (<PyFloatObject*>self).ob_fval = probability
+        self.score, self.expert, self.bin, self.cell = score, expert, bin, cell
         self.event, self.seen, self.issuer, self.width, self.hedges = event, seen, issuer, len(lanes), len(hedge) > 0
         for i in range(self.width):
             self.receipt[i] = lanes[i]
         if self.hedges:
             (self.low, self.weight_low), (self.high, self.weight_high) = hedge
+
+    @property
+    def probability(self):
+        """The forecast, as a plain float."""
+        return PyFloat_AS_DOUBLE(self)
 
     @property
     def lanes(self):
@@ -156,111 +162,14 @@ cdef class Forecast:
 
     # ---- as a number ------------------------------------------------------------------------------------------------
 
-    def __float__(self):
-        return self.probability
-
-    def __bool__(self):
-        return self.probability != 0.0
-
     def __hash__(self):
         return hash(self.probability)
 
-    def __format__(self, spec):
-        return format(self.probability, spec) if spec else str(self)
-
     def __richcmp__(self, other, int operation):
         """As the probability; two forecasts are equal if all their fields are."""
-        if isinstance(other, Forecast):
-            if operation == Py_EQ or operation == Py_NE:
-                return (self.__reduce__() == other.__reduce__()) == (operation == Py_EQ)
-            other = (<Forecast>other).probability
-        elif not isinstance(other, Real):
-            return NotImplemented
+        if isinstance(other, Forecast) and (operation == Py_EQ or operation == Py_NE):
+            return (self.__reduce__() == other.__reduce__()) == (operation == Py_EQ)
         return PyObject_RichCompare(self.probability, other, operation)
-
-    def __add__(self, other):
-        return self.probability + _plain(other)
-
-    def __radd__(self, other):
-        return other + self.probability
-
-    def __sub__(self, other):
-        return self.probability - _plain(other)
-
-    def __rsub__(self, other):
-        return other - self.probability
-
-    def __mul__(self, other):
-        return self.probability * _plain(other)
-
-    def __rmul__(self, other):
-        return other * self.probability
-
-    def __truediv__(self, other):
-        return PyNumber_TrueDivide(self.probability, _plain(other))
-
-    def __rtruediv__(self, other):
-        return PyNumber_TrueDivide(other, self.probability)
-
-    def __pow__(self, other, modulo):
-        return PyNumber_Power(self.probability, _plain(other), modulo)
-
-    def __rpow__(self, other, modulo):
-        return PyNumber_Power(other, self.probability, modulo)
-
-    def __floordiv__(self, other):
-        return PyNumber_FloorDivide(self.probability, _plain(other))
-
-    def __rfloordiv__(self, other):
-        return PyNumber_FloorDivide(other, self.probability)
-
-    def __mod__(self, other):
-        return PyNumber_Remainder(self.probability, _plain(other))
-
-    def __rmod__(self, other):
-        return PyNumber_Remainder(other, self.probability)
-
-    def __divmod__(self, other):
-        return PyNumber_Divmod(self.probability, _plain(other))
-
-    def __rdivmod__(self, other):
-        return PyNumber_Divmod(other, self.probability)
-
-    def __int__(self):
-        return int(self.probability)
-
-    def __trunc__(self):
-        return int(self.probability)
-
-    @property
-    def real(self):
-        """The probability, as of any real number."""
-        return self.probability
-
-    @property
-    def imag(self):
-        """0, as of any real number."""
-        return 0.0
-
-    def conjugate(self):
-        """The probability, as of any real number."""
-        return self.probability
-
-    def __neg__(self):
-        return -self.probability
-
-    def __pos__(self):
-        return self.probability
-
-    def __abs__(self):
-        return abs(self.probability)
-
-    def __round__(self, digits=None):
-        return round(self.probability, digits)
-
-    def __array__(self, dtype=None, copy=None):
-        """``numpy.asarray(forecast)`` is the probability: arrays of numbers stay arrays of numbers."""
-        return numpy.array(self.probability, dtype=dtype)
 
     # ---- as JSON ----------------------------------------------------------------------------------------------------
 
@@ -376,11 +285,14 @@ cdef class Forecast:
         return cls.from_dict({**named, "candidates": hedge, "v": RECEIPT_FORMAT})
 
 
-Real.register(Forecast)
+# `float` takes one argument and a forecast takes many, which are for `__init__` to read.
 
+cdef newfunc _new_forecast = (<PyTypeObject*>Forecast).tp_new
 
-cdef object _plain(object number):
-    return (<Forecast>number).probability if isinstance(number, Forecast) else number
+cdef object _new_of_many(type kind, PyObject* arguments, PyObject* names):
+    return _new_forecast(kind, <PyObject*>(), NULL)
+
+(<PyTypeObject*>Forecast).tp_new = <newfunc>_new_of_many
 
 
 cdef bint _is_hexadecimal(str text, Index digits):
@@ -620,7 +532,7 @@ cdef class MultiForecast:
     def _of_binary(cls, Forecast forecast not None, labels):
         """The receipt of AUTO, which serves two classes, as one of both."""
         cdef MultiForecast made = MultiForecast.__new__(MultiForecast)
-        cdef double p = forecast.probability
+        cdef double p = PyFloat_AS_DOUBLE(forecast)
         made.probabilities = _fixed([1.0 - p, p])
         made.score = _fixed([1.0 - forecast.score, forecast.score])
         made.lanes, made.label = _fixed([]), labels[1 if p > 1.0 - p else 0]
@@ -838,7 +750,8 @@ cdef class Stream:
                 played.low, played.weight, played.high, 1.0 - played.weight
             )
             played = self.ask(score, uniform_of(self.draws_key, <uint64_t>self._events), words, self.scratch)
-        forecast.probability, forecast.score, forecast.expert = played.forecast, score, self.asked.expert
+        (<PyFloatObject*>forecast).ob_fval = played.forecast
+        forecast.score, forecast.expert = score, self.asked.expert
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = self._events, <int64_t>self.row.data[N]
         forecast.width, forecast.origin = self.scratch.n, self.origin

@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -184,12 +185,11 @@ def test_what_is_done_to_numbers(number: float) -> None:
         for do in binary:
             if number:
                 result, wanted = do(forecast, other), do(number, other)
-                assert result == wanted and type(result) is type(wanted)
+                assert result == wanted and isinstance(result, (float, complex)) and type(result) is not Forecast
             assert do(other, forecast) == do(other, number) if number else True
     for do in (operator.floordiv, operator.mod, divmod):
         for other in (0.5, 3, Fraction(1, 3), np.float64(0.7)):
-            result, wanted = do(forecast, other), do(number, other)
-            assert result == wanted and type(result) is type(wanted)
+            assert do(forecast, other) == do(number, other) and type(do(forecast, other)) is not Forecast
             assert do(other, forecast) == do(other, number) if number else True
         for thing in (None, "x"):
             with pytest.raises(TypeError):
@@ -248,6 +248,24 @@ def test_among_arrays() -> None:
     assert numbers[0] == 0.25 and np.isclose(forecast, 0.25) and np.float64(forecast) == 0.25
 
 
+def test_in_json_it_is_a_number() -> None:
+    forecast = Calibrator("bm").predict(0.25)
+    assert json.dumps({"p": forecast, "ps": [forecast]}) == '{"p": 0.25, "ps": [0.25]}'
+    assert json.dumps([forecast], indent=1) == "[\n 0.25\n]"
+
+
+def test_a_float_of_its_own_class() -> None:
+    forecast = Calibrator("bm").predict(0.25)
+    assert isinstance(forecast, float) and isinstance(forecast, Real)
+    assert (
+        type(forecast.probability) is float
+        and forecast.as_integer_ratio() == (1, 4)
+        and forecast.hex() == "0x1.0000000000000p-2"
+    )
+    with pytest.raises(TypeError):
+        Forecast.fromhex("0x1p-2")  # a number alone is no receipt
+
+
 # ---- what it is not ------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +277,6 @@ def test_it_is_no_tuple() -> None:
         lambda: tuple(forecast),
         lambda: forecast[0],
         lambda: dict(zip(FIELDS, forecast, strict=True)),
-        lambda: json.dumps(forecast),
     ):
         with pytest.raises(TypeError):
             action()
