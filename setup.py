@@ -18,7 +18,7 @@ PACKAGE = HERE / "src" / "calibeat"
 sys.path.insert(0, str(HERE / "compiling"))
 
 from backend import has_compiler  # noqa: E402 - found on the path of the line above
-from join_kernels import Joiner, NotAllowedError  # noqa: E402
+from join_kernels import CONSTANTS, Joiner, NotAllowedError  # noqa: E402
 
 # The same bits everywhere: nothing is contracted or reordered. -fno-trapping-math says that nobody reads the flags of
 # the floating-point unit; without it the four lanes of AUTO do not become a vector.
@@ -42,7 +42,7 @@ class BuildCore(build_ext):
     def run(self) -> None:
         """Write the joined kernels beside the module that includes them."""
         try:
-            (PACKAGE / "kernels.pxi").write_text(Joiner(HERE / "src").text(), encoding="utf-8")
+            (PACKAGE / "kernels.pxi").write_text(Joiner(HERE / "src", CONSTANTS).text(), encoding="utf-8")
         except NotAllowedError as error:
             raise SystemExit(f"a kernel cannot be compiled: {error}") from error
         super().run()

@@ -3,7 +3,8 @@
 A kernel is an ordinary Python function with types, marked by a decorator of `calibeat.core.subset`. It may use numbers,
 arrays, `math`, loops, and other kernels. So the translation is short:
 
-- names are resolved through the imports of their modules; a constant becomes its value;
+- names are resolved through the imports of their modules; a constant becomes its value, and those in `CONSTANTS` also
+  get names in C, for the files written by hand;
 - an array becomes a pointer with its length: `a[i]`, `a[i, j]`, `a[i:j]`, `len(a)` and `a.shape` mean what they say;
 - `scratch(7)` becomes an array on the stack, `blank(7)` one without zeros, a NamedTuple a struct, a tuple a C tuple;
 - each local variable gets a C type from what is assigned to it.
@@ -37,6 +38,18 @@ ARRAYS = {
 TABLE = "F64N"  # an array of floats with two to four dimensions
 ARRAY_KINDS = {struct for struct, *_ in ARRAYS.values()} | {TABLE}
 MATH = {"acos", "asin", "atan", "cos", "exp", "expm1", "hypot", "log", "log1p", "pow", "sin", "sqrt", "tanh"}
+# What the files written by hand (`src/calibeat/_*.pxi`) call whole numbers that a module defines.
+CONSTANTS = {
+    "RECEIPT_FORMAT": ("core.receipt", "FORMAT"),
+    "MOST_RECEIPT": ("core.groups", "MOST_GROUPED_RECEIPT"),
+    "GROUPED_NUMBERS": ("core.groups", "GROUPED_RECEIPT_WIDTH"),
+    "GROUPED_EXPERT": ("core.groups", "GROUPED"),
+    "EVICTED": ("core.groups", "EVICTED"),
+    "MOST_ATTRIBUTES": ("core.groups", "MOST_ATTRIBUTES"),
+    "N": ("core.layout", "N"),
+    "LEARNT_ZERO": ("hosts.ledger", "ZERO"),
+    "LEARNT_OTHER": ("hosts.ledger", "OTHER"),
+}
 OPERATORS = {
     ast.Add: "+",
     ast.Sub: "-",
@@ -95,8 +108,8 @@ class Module:
 class Joiner:
     """All kernels of the package in one text; each stands behind those that it calls."""
 
-    def __init__(self, source: Path) -> None:
-        self.source = source
+    def __init__(self, source: Path, constants: dict[str, tuple[str, str]]) -> None:
+        self.source, self._constants = source, constants
         self.structs: dict[str, dict[str, Kind]] = {}
         self._homes: dict[str, str] = {}  # the modules that they are in
         self._modules: dict[str, Module] = {}
@@ -117,7 +130,8 @@ class Joiner:
         package = self.source / PACKAGE
         paths = sorted(module.path for module in self._modules.values())  # also those of constants and structs alone
         used = {path.relative_to(package).as_posix(): digest(path.read_text(encoding="utf-8")) for path in paths}
-        head = [f"SOURCES = {used!r}", powers_of_two(), *map(array_struct, ARRAYS.values())]
+        head = [f"SOURCES = {used!r}", *([self.constants()] if self._constants else [])]
+        head += [powers_of_two(), *map(array_struct, ARRAYS.values())]
         return "\n\n\n".join([*head, *self._parts.values(), *self._entries]) + "\n"
 
     # ---- names -----------------------------------------------------------------------------------------------------
@@ -133,6 +147,17 @@ class Joiner:
         if sort == "import" and what[0].startswith(f"{PACKAGE}."):
             return self.find(self.module(what[0]), what[1])
         return module, name, sort, what
+
+    def constants(self) -> str:
+        """The constants that have a name in C, as `CONSTANTS` lists them."""
+        lines = []
+        for name, (file, own) in self._constants.items():
+            home, _, sort, value = self.find(self.module(f"{PACKAGE}.{file}"), own)
+            number = self.constant(home, value) if sort == "value" else None
+            if type(number) is not int:
+                raise NotAllowedError(f"{home.path}: {own} must be a whole number to be {name} in C, got {number!r}")
+            lines.append(f"    {name} = {number}")
+        return "\n".join(["cdef enum:", *lines])
 
     def constant(self, module: Module, node: ast.expr) -> Any:
         """The value of an expression of constants."""

@@ -7,7 +7,6 @@ import numpy.typing as npt
 from calibeat._util.types import UpdateStatus
 from calibeat.errors import InvalidInput
 
-RECEIPT_FORMAT: int
 SOURCES: dict[str, str]
 
 def checksum(content: Any, before: int) -> int: ...

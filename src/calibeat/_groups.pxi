@@ -3,12 +3,6 @@
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.ref cimport PyObject
 
-cdef extern from *:
-    """
-    #define CALIBEAT_MOST_ATTRIBUTES 16 /* as core/groups.py */
-    """
-    enum: MOST_ATTRIBUTES "CALIBEAT_MOST_ATTRIBUTES"
-
 
 cdef class EventWords:
     """The part of a `WordMaker` that serves single events: words of values that have come before.

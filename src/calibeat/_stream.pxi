@@ -13,27 +13,8 @@ from numbers import Real
 from calibeat._util.check import check_number, check_outcome, check_score, check_whole
 from calibeat.errors import InvalidInput
 
-cdef extern from *:
-    """
-    #define CALIBEAT_MOST_RECEIPT 18 /* MOST_GROUPED_RECEIPT of core/groups.py */
-    #define CALIBEAT_N 1 /* of a row: the outcomes learnt, as core/layout.py */
-    #define CALIBEAT_LEARNT_ZERO 2 /* marks, as hosts/ledger.py */
-    #define CALIBEAT_LEARNT_OTHER 255
-    #define CALIBEAT_GROUPED_NUMBERS 3 /* of groups in a receipt, as core/groups.py */
-    #define CALIBEAT_GROUPED_EXPERT 2
-    #define CALIBEAT_EVICTED 6 /* of groups in a row */
-    """
-    enum: MOST_RECEIPT "CALIBEAT_MOST_RECEIPT"
-    enum: N "CALIBEAT_N"
-    enum: LEARNT_ZERO "CALIBEAT_LEARNT_ZERO"
-    enum: LEARNT_OTHER "CALIBEAT_LEARNT_OTHER"
-    enum: GROUPED_NUMBERS "CALIBEAT_GROUPED_NUMBERS"
-    enum: GROUPED_EXPERT "CALIBEAT_GROUPED_EXPERT"
-    enum: EVICTED "CALIBEAT_EVICTED"
-
 cdef object ZERO = 0, ONE = 1  # Python has one object for each
 cdef str NO_GROUPS = "groups must be left out, the calibrator has none"
-RECEIPT_FORMAT = 1  # the version of receipts, as JSON and as bytes
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
 _FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "issuer", "lanes")
 

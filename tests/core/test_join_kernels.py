@@ -68,14 +68,14 @@ def first(v: Vector) -> float:
 '''
 
 
-def joined(folder: Path, kernels: str) -> str:
+def joined(folder: Path, kernels: str, constants: dict[str, tuple[str, str]] | None = None) -> str:
     """The text that is made of a package with these kernels."""
     package = folder / "src" / "calibeat"
     for name in ("core/fresh.py", "_util/types.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / name, package / name)
     (package / "toys.py").write_text(IMPORTS + TOYS + kernels)
-    return Joiner(folder / "src").text()
+    return Joiner(folder / "src", constants or {}).text()
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_two_structs_have_two_names(tmp_path: Path) -> None:
     other = "\n\nclass Pair(NamedTuple):\n    a: int\n\n\n@entry\ndef other(p: Pair) -> int:\n    return p.a\n"
     (tmp_path / "src" / "calibeat" / "others.py").write_text(IMPORTS + other)
     with pytest.raises(NotAllowedError, match=r"toys\.py: Pair is already the name of a struct in calibeat\.others"):
-        Joiner(tmp_path / "src").text()
+        Joiner(tmp_path / "src", {}).text()
 
 
 # ---- what the text says ----------------------------------------------------------------------------------------------
@@ -186,6 +186,18 @@ def test_constants_are_their_values(tmp_path: Path) -> None:
     text = joined(tmp_path, "@entry\ndef toy(i: int) -> float:\n    return WIDTH * GAIN + KNOTS[i] + LARGE + math.pi\n")
     assert body_of(text, "toy") == ["    return ((((3 * 0.125) + toys_KNOTS[i]) + 4294967298LL) + 3.141592653589793)"]
     assert "static const double toys_KNOTS[] = {0.0, 0.25, 0.5, 0.75, 1.0};" in text
+
+
+def test_constants_with_a_name_in_c(tmp_path: Path) -> None:
+    toy = "@entry\ndef toy(x: float) -> float:\n    return x\n"
+    (tmp_path / "src" / "calibeat").mkdir(parents=True)
+    (tmp_path / "src" / "calibeat" / "others.py").write_text("from .toys import WIDTH as WIDE\n\nFEW = 1 << 4\n")
+    text = joined(tmp_path, toy, {"TOY_WIDTH": ("toys", "WIDTH"), "FEW": ("others", "FEW"), "WIDE": ("others", "WIDE")})
+    assert "cdef enum:\n    TOY_WIDTH = 3\n    FEW = 16\n    WIDE = 3\n" in text
+    assert "enum" not in joined(tmp_path, toy)
+    for own in ("GAIN", "NAME", "half", "Pair", "WIDER"):
+        with pytest.raises(NotAllowedError, match=rf"toys\.py: {own} must be a whole number to be C_NAME in C, got "):
+            joined(tmp_path, toy, {"C_NAME": ("toys", own)})
 
 
 def test_the_files_that_were_used_are_noted(tmp_path: Path) -> None:

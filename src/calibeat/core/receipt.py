@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._compiled import RECEIPT_FORMAT, Forecast
+from calibeat._compiled import Forecast
 from calibeat._util.types import Vector
 
 SEEN = 0  # outcomes learnt when the forecast was made
@@ -29,7 +29,7 @@ GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it s
 GUARD_RECEIPT_WIDTH = 2
 MOST_RECEIPT = RECEIPT_WIDTH + GUARD_RECEIPT_WIDTH
 
-FORMAT = RECEIPT_FORMAT  # the version of receipts, as JSON and as bytes
+FORMAT = 1  # the version of receipts, as JSON and as bytes
 
 
 # ---- what monitors read ------------------------------------------------------------------------------------------
