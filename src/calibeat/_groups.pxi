@@ -36,6 +36,8 @@ cdef class EventWords:
         """Put the words of one event where `words` begins."""
         cdef Index k, count = len(self.attributes)
         cdef PyObject* found
+        cdef object value
+        cdef tuple row
         cdef bint by_name = type(values) is dict and (self.takes_more or len(<dict>values) == count)
         if by_name:
             for k in range(count):
@@ -43,13 +45,17 @@ cdef class EventWords:
                 if found == NULL:
                     by_name = False
                     break
-                words[k] = self.word(k, <object>found)
+                value = <object>found  # held: hashing it may run code that changes the dict
+                words[k] = self.word(k, value)
             if by_name:
                 return 0
         if not (type(values) is tuple or type(values) is list) or len(values) != count:
             values = self._in_order(values)
+        row = values if type(values) is tuple else tuple(values)  # a list could be changed as well
+        if len(row) != count:  # an odd subclass of list
+            self._in_order(row)
         for k in range(count):
-            words[k] = self.word(k, values[k])
+            words[k] = self.word(k, row[k])
         return 0
 
     cdef int64_t word(self, Index k, object value) except? -1:
