@@ -206,13 +206,13 @@ class SettledEvents(Marks):
         if at < len(marks):
             marks[at] = mark
         else:
-            self._replace(first, bytes(marks) + bytes(at - len(marks)) + bytes((mark,)), self.others)
+            first, before = _up_to(event, first, marks)
+            self._replace(first, before + bytes((mark,)), self.others)
 
     def with_room(self, event: int) -> SettledEvents:
         """A copy in which an event, which is open, has room for its mark."""
-        first, marks = self.span
-        at = event - first
-        made = self._with_marks(first, bytes(marks) + bytes(at - len(marks)) + b"\1", dict(self.others))
+        first, before = _up_to(event, *self.span)
+        made = self._with_marks(first, before + b"\1", dict(self.others))
         made.span[1][event - made.span[0]] = OPEN
         return made
 
@@ -226,7 +226,7 @@ class SettledEvents(Marks):
         """A copy in which the events from `event` on, none of which has a mark yet, have these outcomes.
 
         NaN leaves an event open, and so does an outcome that is due at `end` or later, if there is `due`. Of a long
-        batch without such only the end is read.
+        batch without such only the end is read. Where all stay open, nothing is copied.
         """
         skipped = 0
         long = len(outcomes) > self.keep and not len(due)
@@ -252,9 +252,11 @@ class SettledEvents(Marks):
         return self._extended(event, np.full(events - event, CLOSED, dtype=np.uint8), dict(self.others))
 
     def _extended(self, event: int, marks: Bytes, others: dict[int, int]) -> SettledEvents:
-        first, known = self.span
-        before = bytes(known[: event - first]) if event >= first else b""
-        return self._with_marks(first, before + bytes(event - first - len(before)) + marks.tobytes(), others)
+        new = marks.tobytes().rstrip(b"\0")
+        if not new:  # nothing to note
+            return self
+        first, before = _up_to(event, *self.span)
+        return self._with_marks(first, before + new, others)
 
     def is_open_before(self, event: int) -> bool:
         """Whether some event before this one has no outcome yet."""
@@ -327,6 +329,17 @@ class SettledEvents(Marks):
         """
         first = events if outcomes >= events else max(0, events - MOST_MARKS)
         return cls(first, keep=keep, classes=classes)
+
+
+def _up_to(event: int, first: int, marks: bytes | bytearray) -> tuple[int, bytes]:
+    """The first event and the marks from it up to `event`; events that are behind the marks are open.
+
+    Open events that are too old are given up as soon as a mark follows, so they get no byte.
+    """
+    if event - MOST_MARKS > first + len(marks):
+        return event - MOST_MARKS, bytes(MOST_MARKS)
+    before = bytes(marks[: event - first])
+    return first, before + bytes(event - first - len(before))
 
 
 def _pairs(data: Any, classes: int) -> dict[int, int]:
