@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat import Bank, Calibrator, InvalidInput, late
+from calibeat import Bank, Calibrator, InvalidInput, MultiBank, MultiCalibrator, late
 from calibeat._util.times import check_age, duration_named
 
 
@@ -184,3 +184,52 @@ def test_what_is_known_never_is_not_learnt_at_the_end_either() -> None:
 def test_times_that_do_not_fit_are_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         Calibrator().run(SCORES, OUTCOMES, **given)
+
+
+@pytest.mark.parametrize(
+    "age", [(2**60, "D"), (2**62, "s"), (-(2**60), "D"), (2**63 - 1, "W"), (1001, "Y"), ("NaT", "h")]
+)
+def test_ages_of_numpy_that_do_not_fit_in_microseconds(age: tuple[Any, Any]) -> None:
+    with pytest.raises(InvalidInput, match="mature must be a time from 0 to 1,000 years, got"):
+        late.due_of(3, mature=np.timedelta64(*age), times=[1, 2, 3])
+
+
+@pytest.mark.parametrize("age", [(2, "s"), (2_000_000, "us"), (2 * 10**9, "ns"), (2 * 10**12, "ps")])
+def test_ages_of_numpy_in_every_unit(age: tuple[int, Any]) -> None:
+    found = late.due_of(4, mature=np.timedelta64(*age), times=[1, 2, 3, 4])
+    assert found is not None and found.tolist() == [2, 3, 4, 4]
+    longest = late.due_of(2, mature=np.timedelta64(1000 * 365, "D"), times=[1, 2])
+    assert longest is not None and longest.tolist() == [2, 2]
+
+
+def hosts_of_a_key() -> dict[str, Any]:
+    """A host, what comes before the scores in its calls, and whether it has two classes."""
+    return {
+        "Calibrator": (Calibrator(), [], True),
+        "Bank": (Bank(), ["k"], True),
+        "MultiCalibrator": (MultiCalibrator(3), [], False),
+        "MultiBank": (MultiBank(3), ["k"], False),
+    }
+
+
+@pytest.mark.parametrize("host", hosts_of_a_key())
+def test_what_is_left_at_the_end_is_learnt_in_the_order_of_due(host: str) -> None:
+    """`finish=True` is as if the outcomes that are due behind the end came one by one."""
+    n, rng = 60, np.random.default_rng(3)
+    due = np.arange(1, n + 1) + rng.integers(0, 2 * n, n)
+    batch, key, is_binary = hosts_of_a_key()[host]
+    single = hosts_of_a_key()[host][0]
+    scores = rng.random(n) if is_binary else rng.dirichlet([1.0] * 3, n)
+    outcomes = rng.integers(0, 2, n)
+    batch.run(*([["k"] * n] if key else []), scores, outcomes, due=due, finish=True)
+    receipts = {}
+    for now in range(3 * n + 1):
+        for i in np.flatnonzero(due == now).tolist():
+            single.update(*key, receipts.pop(i), int(outcomes[i]))
+        if now < n:
+            receipts[now] = single.predict(*key, scores[now].tolist())
+    assert not receipts
+    ask = ([key * 3] if key else []) + [scores[:3]]
+    np.testing.assert_array_equal(batch.predict_many(*ask), single.predict_many(*ask))
+    table = [each[key[0]] if key else each for each in (batch, single)]
+    assert table[0].params == table[1].params

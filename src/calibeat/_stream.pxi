@@ -576,6 +576,16 @@ cdef class LedgerOfStream:
 
 # ---- a stream -------------------------------------------------------------------------------------------------------
 
+class NotMade:
+    """In the place of the lock of a calibrator whose `__init__` was not called: the first call says so."""
+
+    def __enter__(self):
+        raise InvalidInput("calibrator must be made by its __init__, got none: a subclass must call super().__init__()")
+
+    def __exit__(self, *error):
+        pass
+
+
 cdef class Stream:
     """The part of a `Calibrator` that serves single events."""
 
@@ -601,6 +611,7 @@ cdef class Stream:
 
     def __cinit__(self, *arguments, **settings):
         self.origin = object()  # whose forecasts it would make: none is of a stream that serves nothing yet
+        self._lock = NotMade()
 
     @property
     def _is_busy(self):

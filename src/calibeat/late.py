@@ -29,7 +29,7 @@ class Schedule(NamedTuple):
     """When the outcomes of a batch are learnt."""
 
     due: Ints  # before which event; a position behind the last one is never, or at the end
-    moments: Ints | None = None  # when each is learnt, where times were given: the order of those that are due together
+    moments: Ints | None = None  # the order of those that are due together: when each is learnt, if that is known
 
     def in_turn(self, outcomes: Ints) -> Ints:
         """Some outcomes, those that are due together in their order."""
@@ -145,7 +145,8 @@ def schedule(
 ) -> Schedule | None:
     """As `due_of`, for a batch that ends: what is due at its end or later is learnt at the end, if it is to `finish`.
 
-    If not, or if it is never known, it is never learnt. Its position is then `length + 1`.
+    If not, or if it is never known, it is never learnt. Its position is then `length + 1`. What is learnt at the end is
+    so in the order of `due`.
 
     >>> schedule(4, mature=2, finish=True).due, schedule(4, mature=2, finish=False).due
     (array([3, 4, 4, 4]), array([3, 5, 5, 5]))
@@ -156,7 +157,9 @@ def schedule(
     comes = finish or found.due < length
     if found.moments is not None:
         comes = comes & (found.moments != NEVER)
-    return Schedule(np.where(comes, np.minimum(found.due, length), length + 1), found.moments)
+    # All that is left is learnt at the end: in the order of `due`, where nothing else is known.
+    moments = found.due if found.moments is None and finish and (found.due > length).any() else found.moments
+    return Schedule(np.where(comes, np.minimum(found.due, length), length + 1), moments)
 
 
 def next_forecasts(issued: Ints, arrivals: Ints | None = None, groups: Ints | None = None, *, age: int = 0) -> Ints:

@@ -258,10 +258,16 @@ def refused(typed, *arguments):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("[" * 100_000, "row must be a JSON object, got '[[["),
-        ('{"p": ' + "[" * 100_000 + "]" * 100_000 + ', "y": 1}', 'row must be a JSON object, got \'{"p": [[['),
-        ('{"a": ' * 100_000 + "1" + "}" * 100_000, 'row must be a JSON object, got \'{"a": {"a"'),
-        ("null", "row must be a JSON object, got 'null' - at row 1 of log.jsonl"),  # which ends the process in Arrow
+        ("[" * 100_000, "row must be a JSON object with each name once, got '[[["),
+        (
+            '{"p": ' + "[" * 100_000 + "]" * 100_000 + ', "y": 1}',
+            'row must be a JSON object with each name once, got \'{"p": [[[',
+        ),
+        ('{"a": ' * 100_000 + "1" + "}" * 100_000, 'row must be a JSON object with each name once, got \'{"a": {"a"'),
+        (
+            "null",
+            "row must be a JSON object with each name once, got 'null' - at row 1 of log.jsonl",
+        ),  # which ends the process in Arrow
     ],
     ids=["arrays", "a deep array", "a deep object", "null"],
 )

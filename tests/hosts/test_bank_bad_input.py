@@ -161,3 +161,10 @@ def test_bad_arguments() -> None:
             Bank(OPS, **arguments)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="threads"):
         Bank(OPS).run([1], [0.5], [1], threads=-2)
+
+
+@pytest.mark.parametrize("path", [3, None, b"a.bank", 1.5])
+def test_what_is_no_path(path: Any) -> None:
+    for call in (Bank.load, Bank().save):
+        with pytest.raises(InvalidInput, match=r"path must be a string or a pathlib.Path, got \w+ "):
+            call(path)  # type: ignore[arg-type, operator]

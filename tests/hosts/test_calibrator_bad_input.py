@@ -315,3 +315,24 @@ def test_errors_have_one_root_and_the_builtin_kinds_that_people_catch() -> None:
         assert issubclass(error, builtin)
         assert str(error("a sentence")) == "a sentence"
     assert str(UnknownForecast()) == ""
+
+
+class Unfinished(Calibrator):
+    """A subclass that forgets to call `super().__init__`."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("make", [Unfinished, lambda: Calibrator.__new__(Calibrator)])
+def test_a_calibrator_that_was_not_made(make: Callable[[], Calibrator]) -> None:
+    receipt = Calibrator().predict(0.3)
+    calls: list[Callable[[Calibrator], Any]] = [
+        lambda cal: cal.predict(0.3),
+        lambda cal: cal.update(receipt, 1),
+        lambda cal: cal.to_json(),
+        lambda cal: cal.params,
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput, match=r"a subclass must call super\(\).__init__\(\)"):
+            call(make())

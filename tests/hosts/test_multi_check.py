@@ -149,3 +149,15 @@ def test_whole_numbers_and_objects_are_scores() -> None:
     np.testing.assert_array_equal(cal.peek(np.array([1, 0, 0], dtype=object)), cal.peek([1, 0, 0]))
     with pytest.raises(InvalidInput, match="got Decimal"):
         cal.peek([Decimal("0.5"), Decimal("0.5"), Decimal(0)])
+
+
+def test_logits_beyond_the_largest() -> None:
+    """They are finite, so the message names the bound."""
+    for logits in ([0.0, 1e300, 2.0], [0.0, -1e308, 2.0]):
+        with pytest.raises(
+            InvalidInput, match=r"score must be a number between -1e300 and 1e300, got .* - at column 1$"
+        ):
+            MultiCalibrator(3, logits=True).predict(logits)
+        with pytest.raises(InvalidInput, match=r"number between -1e300 and 1e300, got .* - at row 1, column 1$"):
+            MultiCalibrator(3, logits=True).run([[0.0, 1e299, -1e299], logits], [0, 1])
+    assert MultiCalibrator(3, logits=True).predict([0.0, 1e299, -1e299]).label == 1

@@ -141,7 +141,14 @@ _KINDS = {
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """A path that the system can be asked about."""
+    """A path that the system can be asked about.
+
+    Raises
+    ------
+    InvalidInput : it is no text and no `os.PathLike`, or has a NUL in it.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidInput(f"path must be a string or a pathlib.Path, got {type(path).__name__} {path!r:.60}")
     if "\0" in os.fspath(path):
         raise InvalidInput(f"path must have no NUL, got {os.fspath(path)!r}")
     return Path(path)

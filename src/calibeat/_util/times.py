@@ -146,6 +146,8 @@ def check_age(what: str, age: Any) -> tuple[int, bool]:
     ((7200000000, True), (100, False), (1000000, True))
     """
     if isinstance(age, np.timedelta64):
+        if np.isnat(age) or _is_too_long(age):
+            raise InvalidInput(f"{what} must be a time from 0 to 1,000 years, got {age!r}")
         age = age.astype("timedelta64[us]").item()
     if isinstance(age, timedelta):
         if not timedelta(0) <= age <= timedelta(microseconds=LONGEST):
@@ -162,6 +164,14 @@ def check_age(what: str, age: Any) -> tuple[int, bool]:
             raise InvalidInput(f"{what} must be 1,000 years at most, got {age!r}")
         return int(microseconds), True
     raise InvalidInput(f"{what} must be a number of events or a time such as 30s, 30min, 2h or 7d, got {age!r}")
+
+
+def _is_too_long(age: np.timedelta64) -> bool:
+    """Whether a time is so long, or so negative, that it may not fit in microseconds."""
+    if np.datetime_data(age.dtype)[0] in {"ns", "ps", "fs", "as"}:  # 300 years at most
+        return False
+    longest = np.timedelta64(LONGEST, "us").astype(age.dtype)
+    return abs(int(age.astype(np.int64))) > int(longest.astype(np.int64))
 
 
 def duration_named(microseconds: int) -> str:

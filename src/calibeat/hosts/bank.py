@@ -18,7 +18,6 @@ import os
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
@@ -38,6 +37,7 @@ from calibeat._util.check import (
     shown,
 )
 from calibeat._util.columns import like, to_array
+from calibeat._util.files import checked_path
 from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.layout import N
@@ -517,7 +517,7 @@ class Bank:
             an outcome comes when its key learns it; without times the whole batch happens now, by the notice's clock.
         outcome_times : with `times`, instead of `due`: when each outcome is known; missing where it never is. Several
             that a key learns at once are learnt in the order of these times.
-        finish : outcomes that are due later are learnt at the end, after the last event.
+        finish : outcomes that are due later are learnt at the end, after the last event, in the order of `due`.
         threads : for this batch, instead of the bank's own number.
 
         Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
@@ -963,7 +963,7 @@ class Bank:
         """
         with self._lock:
             self._check_not_broken()
-        bankfile.save(self, Path(path))
+        bankfile.save(self, checked_path(path))
 
     @classmethod
     def load(
@@ -993,7 +993,7 @@ class Bank:
         >>> twin["rome"].to_json() == bank["rome"].to_json()
         True
         """
-        return bankfile.load(cls, Path(path), mmap=mmap, verify=verify, threads=thread_count(threads))
+        return bankfile.load(cls, checked_path(path), mmap=mmap, verify=verify, threads=thread_count(threads))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are banks of their own, in memory."""

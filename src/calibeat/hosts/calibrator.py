@@ -615,7 +615,7 @@ class Calibrator(Stream):
             an outcome comes when it is learnt; without times the whole batch happens now, by its clock.
         outcome_times : with `times`, instead of `due`: when each outcome is known; missing where it never is. It is
             learnt before the first prediction at that time or later, in the order of these times.
-        finish : outcomes that are due later are learnt at the end, after the last prediction.
+        finish : outcomes that are due later are learnt at the end, after the last prediction, in the order of `due`.
 
         Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
 

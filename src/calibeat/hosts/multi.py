@@ -180,7 +180,8 @@ def _numbers(array: npt.NDArray[Any], values: Any, classes: Classes, one: bool) 
 def _refuse(wrong: int, given: float, event: npt.NDArray[Any], column: str, row: str) -> None:
     place = f"{row}, {column}" if row else column
     if wrong == vector.NOT_A_NUMBER:
-        raise InvalidInput(f"score must be a finite number, got {given!r} - at {place}")
+        rule = "a number between -1e300 and 1e300" if math.isfinite(given) else "a finite number"
+        raise InvalidInput(f"score must be {rule}, got {given!r} - at {place}")
     if wrong == vector.NEGATIVE:
         raise InvalidInput(f"score must be 0 or more, got {given!r} - at {place} - logits want logits=True")
     got = math.fsum(event.tolist())
@@ -293,8 +294,8 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
     classes : the number of classes, or their labels in the order of the columns.
     method : ``"multi"`` learns what helps: temperature, class priors, confusions, at several speeds of drift;
         ``"ots"`` is online temperature scaling alone; ``"raw"`` changes nothing. Two classes are served by AUTO.
-    logits : whether the scores are logits (any finite numbers), to be sent through softmax first. Otherwise they are
-        probabilities, each 0 or more, of sum 1 within 1e-6.
+    logits : whether the scores are logits (numbers between -1e300 and 1e300), to be sent through softmax first.
+        Otherwise they are probabilities, each 0 or more, of sum 1 within 1e-6.
     monitor : as of a `Calibrator`. What is watched is the class with the largest probability: whether it comes as
         often as is said.
     notice : as of a `Calibrator`; of the scores it hears the largest.

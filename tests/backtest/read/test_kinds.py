@@ -100,7 +100,15 @@ def test_a_key_that_json_has_as_a_date_stays_as_it_is_written(typed):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ('{"p": 0.5, "y": 1}\n{"p": 0.5,\n', "row must be a JSON object, got '{\"p\": 0.5,' - at row 2 of log.jsonl"),
+        (
+            '{"p": 0.5, "y": 1}\n{"p": 0.5,\n',
+            "row must be a JSON object with each name once, got '{\"p\": 0.5,' - at row 2",
+        ),
+        (
+            '{"p": 0.5, "y": 1}\n{"p": 0.5, "y": 1, "p": 0.6}\n',
+            'with each name once, got \'{"p": 0.5, "y": 1, "p": 0.6}\'',
+        ),
+        ('{"p": 0.5, "y": 1, "p": 0.6}\n', "log.jsonl must hold an object a line"),
         ('{"p": 1.5, "y": 1}\noops\n', "score must be in [0, 1], got 1.5 - at row 1 of log.jsonl"),
         ('[{"p": 0.5, "y": 1}]\n', "must hold an object a line (JSON Lines), got '[{"),
         ("[1]\n", "convert it with jq -c '.[]'"),

@@ -130,7 +130,8 @@ class _Reader:
                 continue
             where = f"row {number:,} of {self._name}"
             if self._on_bad_row is None:
-                self.broken = f"row must be a JSON object, got {line.decode(errors='replace')[:60]!r} - at {where}"
+                got = f"{line.decode(errors='replace')[:60]!r}"
+                self.broken = f"row must be a JSON object with each name once, got {got} - at {where}"
                 break
             self._on_bad_row(where)
         self._kinds |= _kinds(rows)
@@ -139,16 +140,23 @@ class _Reader:
 
 
 def _flat_row(line: bytes) -> Row | None:
-    """The object of a line with those within it laid flat; None if it is none.
+    """The object of a line with those within it laid flat; None if it is none, or has a name twice.
 
     >>> _flat_row(b'{"a": {"b": 1}, "c": [2]}'), _flat_row(b"[1]")
     ({'a.b': 1, 'c': '[2]'}, None)
     """
     try:
-        found = json.loads(line)
+        found = json.loads(line, object_pairs_hook=_with_each_name_once)
         return dict(_laid_flat("", found)) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):  # no JSON, or nested too deeply
+    except (ValueError, RecursionError):  # no JSON, a name twice, or nested too deeply
         return None
+
+
+def _with_each_name_once(pairs: list[tuple[str, Any]]) -> Row:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _laid_flat(before: str, found: Row) -> Iterator[tuple[str, Any]]:
