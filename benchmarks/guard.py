@@ -29,18 +29,16 @@ METHODS: dict[str, Method] = {
     "GTOPS": GTOPS,
     "GAUTO": GAUTO,
     "GAUTO c=2": replace(AUTO, guard=Guard(slack=2.0)),
-    "strict J=50": replace(AUTO, guard=Guard(strict=50)),
 }
 WARM_UP = 1000
 SEEDS = (0, 1, 2)
 
 
-def numbers(*, quick: bool) -> None:
+def numbers() -> None:
     """The table of bounds in docs/guard.md."""
     rows = []
     for T in (10**3, 10**4, 10**5, 10**6):
         eps = bounds.best_epsilon(T)
-        strict = min(bounds.guard_strict_calibration(T, cells) for cells in range(2, 100 if quick else 400))
         calibration = [
             bounds.guard_calibration(T),
             bounds.guard_calibration(T, brier=0.25),
@@ -48,7 +46,6 @@ def numbers(*, quick: bool) -> None:
             bounds.guard_calibration(T, slack=0.0),
             bounds.guard_calibration(T, slack=2.0),
             bounds.guard_calibration(T, bins=50),
-            strict,
         ]
         hops = f"{bounds.hops_calibration(0.1, T):.3f} ({bounds.hops_calibration(eps, T):.3f})"
         excess = [f"{bounds.guard_log_loss(T):.1f}", f"{bounds.guard_brier(T):.1f}"]
@@ -63,7 +60,6 @@ def numbers(*, quick: bool) -> None:
         "c=0",
         "c=2",
         "m=50",
-        "strict",
         "log-loss",
         "Brier",
         "SHP G, HOPS",
@@ -186,7 +182,7 @@ def _run(method: Method, scores: Vector, outcomes: Vector) -> Maker:
 
 def guard(*, quick: bool) -> None:
     """All four tables."""
-    numbers(quick=quick)
+    numbers()
     benign(quick=quick)
     opponents(quick=quick)
     cost(quick=quick)

@@ -6,7 +6,7 @@ import math
 
 
 class Oracle:
-    """Bins are given by their inner edges, so that even bins and cells of equal arc are the same code."""
+    """Bins are given by their inner edges."""
 
     def __init__(self, edges, c=1.0, lam=10.0, mu=10.0, delta=1e-6, floor=1e-4):
         self.edges, self.m = edges, len(edges) + 1
@@ -66,7 +66,3 @@ class Oracle:
 
 def even_edges(m):
     return [k / m for k in range(1, m)]
-
-
-def arc_edges(cells):
-    return [math.sin(0.5 * math.pi * k / cells) ** 2 for k in range(1, cells)]

@@ -71,13 +71,13 @@ def guarded() -> dict[str, Method]:
     return {
         "raw guarded": Method(None, None, None, Guard(bins=4)),
         "raw tracked and guarded": Method(None, None, Tracking(bins=3), Guard(slack=0.0)),
-        "ons guarded strictly": Method(Beta(), ONS(), None, Guard(strict=20)),
+        "ons guarded in many bins": Method(Beta(), ONS(), None, Guard(bins=100)),
         "tops guarded loosely": Method(Platt(), ONS(), Tracking(), Guard(bins=7, slack=2.0, spring=0.5)),
         "aioli guarded": Method(Temperature(), AIOLI(), None, Guard()),
         "ftl guarded": Method(Platt(), FTL(every=25, after=40, window=60), None, Guard()),
         "histogram guarded": Method(Histogram(bins=5), Fixed(after=30), Tracking(), Guard()),
         "lanes guarded": Method(Beta(), Lanes(), None, Guard(slack=0.5)),
-        "auto guarded strictly": Method(Beta(), Lanes(), Spline(), Guard(strict=50)),
+        "auto guarded in many bins": Method(Beta(), Lanes(), Spline(), Guard(bins=50)),
     }
 
 

@@ -351,21 +351,6 @@ def guard_calibration(
     return _guarded(T, bins, slack, spring, brier, width=1.0 / bins, centre=1.0 - 1.0 / bins)
 
 
-def guard_strict_calibration(
-    T: int, cells: int, slack: float = 1.0, spring: float = 10.0, brier: float | None = None
-) -> float:
-    """E CE of ``Guard(strict=cells)`` for every binning: rounding and Theorem 1 with the cells as bins (Theorem 4).
-
-    >>> from calibeat import bounds
-    >>> round(min(bounds.guard_strict_calibration(10_000, cells) for cells in range(2, 100)), 3)
-    0.086
-    """
-    cells = check_whole("cells", cells, 2, 1000)
-    widest = math.sin(0.5 * math.pi / cells)
-    rounding = math.sin(0.25 * math.pi / cells)
-    return rounding + _guarded(T, cells, slack, spring, brier, width=widest, centre=1.0)
-
-
 def guard_log_loss(T: int, spring: float = 10.0, brier: float | None = None) -> float:
     """E total log-loss of a `Guard` <= that of its expert, clipped to [1e-7, 1 - 1e-7], + this: ln(G / 2 lam) nats.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from guard_oracle import Oracle, arc_edges, even_edges
+from guard_oracle import Oracle, even_edges
 from streams import drifting
 
 from calibeat import (
@@ -42,22 +42,18 @@ def test_a_preset_is_its_expert_with_a_guard(guarded, expert):
     assert replace(guarded, guard=None) == expert
 
 
-@pytest.mark.parametrize("guard", [Guard(), Guard(bins=5, slack=0.0, spring=2.0), Guard(strict=40)], ids=str)
+@pytest.mark.parametrize("guard", [Guard(), Guard(bins=5, slack=0.0, spring=2.0)], ids=str)
 @pytest.mark.parametrize("expert", [AUTO, OPS, TOPS], ids=["auto", "ops", "tops"])
 def test_the_expert_is_untouched_and_the_guard_is_the_oracle(expert, guard):
     method = replace(expert, guard=guard)
     cal, alone = Calibrator(method, seed=5), Calibrator(expert)
     said, given = cal.run(SCORES, OUTCOMES), alone.run(SCORES, OUTCOMES)
-    edges = even_edges(guard.bins) if guard.strict is None else arc_edges(guard.strict)
-    oracle = Oracle(edges, guard.slack, guard.spring, guard.spring)
+    oracle = Oracle(even_edges(guard.bins), guard.slack, guard.spring, guard.spring)
     key = stream_key(5, 0)
-    all_edges = [0.0, *edges, 1.0]
     for t, (p, y, issued) in enumerate(zip(given.tolist(), OUTCOMES.tolist(), said.tolist(), strict=True)):
         p, low, high, weight = oracle.say(p)  # noqa: PLW2901 - clipped
         q = low if uniforms(key, t, 1)[0] < weight else high
-        b = oracle.bin(q)
-        expected = q if guard.strict is None else 0.5 * (all_edges[b] + all_edges[b + 1])
-        assert issued == pytest.approx(expected, rel=0.0, abs=1e-9), t
+        assert issued == pytest.approx(q, rel=0.0, abs=1e-9), t
         oracle.learn(p, q, y)
     at = method.spec.guard
     np.testing.assert_array_equal(np.delete(cal.row, np.arange(at, at + len(guard.initial()))), alone.row)
@@ -105,7 +101,7 @@ def test_snapshots_and_banks():
     rest = Calibrator.from_json(cal.to_json()).run(SCORES[700:], OUTCOMES[700:])
     np.testing.assert_array_equal(cal.run(SCORES[700:], OUTCOMES[700:]), rest)
     bank = Bank(GOPS, seed=3)
-    whole = Calibrator(GOPS, seed=3)
+    whole = Calibrator(GOPS, seed=3, stream="a")
     np.testing.assert_array_equal(bank.run(["a"] * 1500, SCORES, OUTCOMES), whole.run(SCORES, OUTCOMES))
     data = json.loads(cal.to_json())
     for at, wrong in ((OPS.width, 0.0), (OPS.width + 2, 1e9), (OPS.width + 3, -1.0)):
@@ -128,7 +124,7 @@ def test_a_guard_that_is_not_there_is_not_shown():
     assert "guard" not in repr(TOPS) and TOPS.to_dict()["guard"] is None
     assert "guard" in repr(GTOPS)
     assert Method.from_dict(GTOPS.to_dict()) == GTOPS
-    assert Method.from_dict(json.loads(json.dumps(replace(AUTO, guard=Guard(strict=30)).to_dict()))).guard.strict == 30
+    assert Method.from_dict(json.loads(json.dumps(replace(AUTO, guard=Guard(bins=30)).to_dict()))).guard.bins == 30
 
 
 @pytest.mark.parametrize(
@@ -138,7 +134,6 @@ def test_a_guard_that_is_not_there_is_not_shown():
         (lambda: Guard(bins=0), "bins must be"),
         (lambda: Guard(slack=-1.0), "slack must be"),
         (lambda: Guard(spring=0.0), "spring must be"),
-        (lambda: Guard(strict=1), "strict must be"),
         (lambda: Method(Platt(), None, Guard()), "belongs in the guard"),
         (lambda: Calibrator(GOPS).export(), "without its guard"),
     ],

@@ -36,7 +36,6 @@ from calibeat._util.types import Bytes, Ints, Vector
 
 from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
 from .calibeating import SPLINE
-from .guard import centre
 from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
@@ -355,11 +354,8 @@ def settle_found(
 
 @kernel
 def issued(spec: Spec, receipt: Vector) -> float:
-    """The forecast as it was issued, behind control and guard."""
-    if spec.guard == 0:
-        return receipt[FORECAST]
-    q = receipt[spec.guard_receipt + ISSUED]
-    return centre(q, spec.guard_cells) if spec.strict else q
+    """The forecast as it was issued, behind the guard."""
+    return receipt[FORECAST] if spec.guard == 0 else receipt[spec.guard_receipt + ISSUED]
 
 
 @kernel

@@ -1,6 +1,6 @@
 """The guard: a last stage that says the expert's own number unless its record demands otherwise.
 
-Bins [k/m, (k+1)/m), or J cells of equal arc with ``strict=J``. The guard keeps, for each bin, S = sum of (y - q) and
+Bins are [k/m, (k+1)/m). The guard keeps, for each bin, S = sum of (y - q) and
 V = sum of q (1 - q) over what it said there, and two wealths M and N of somebody who bets on the expert against it, in
 log-loss and in Brier score. With D_b = sign(S_b) max(|S_b| - c sqrt(V_b), 0), the part of S_b outside a dead zone, and
 the stiffness K(q) = lam M / (q (1 - q)) + lam N of a spring that holds q to the expert p::
@@ -37,7 +37,6 @@ DELTA = 1e-6  # between the two points of a draw
 FLOOR = 1e-4  # of the wealths: whoever bets on the expert never loses all, so that every stretch has a bound
 INSIDE = 1e-7  # experts are clipped to [INSIDE, 1 - INSIDE]
 MOST_WEALTH = 1e300
-MOST_CELLS = 500  # beyond, the outermost cells come near DELTA
 
 # ---- behind the calibeater's cells in the row --------------------------------------------------------------------
 WEALTH, BRIER_WEALTH = 0, 1  # M, N
@@ -54,12 +53,10 @@ class Guard(Part):
     slack : c, the width of the dead zone in standard deviations. Take 1 against an opponent who chooses outcomes, 2 for
         a safety net that moves few forecasts.
     spring : lam = mu, how firmly a forecast is held to the expert's.
-    strict : J, to issue the centre of one of J cells of equal arc, edges sin(pi k / 2 J)^2. The promise then covers
-        every binning.
 
     Raises
     ------
-    InvalidInput : bins not in [1, 1000], slack not in [0, 100], spring not in [0.001, 1e6], or strict not in [2, 500].
+    InvalidInput : bins not in [1, 1000], slack not in [0, 100], or spring not in [0.001, 1e6].
 
     >>> from dataclasses import replace
     >>> from calibeat import AUTO, Calibrator, Guard
@@ -72,7 +69,6 @@ class Guard(Part):
     bins: int = 10
     slack: float = 1.0
     spring: float = 10.0
-    strict: int | None = None
 
     slot: ClassVar[str] = "guard"
     code: ClassVar[int] = 1
@@ -86,21 +82,13 @@ class Guard(Part):
         object.__setattr__(self, "bins", check_whole("bins", self.bins, 1, 1000))
         object.__setattr__(self, "slack", check_interval("slack", self.slack, 0.0, 100.0))
         object.__setattr__(self, "spring", check_interval("spring", self.spring, 1e-3, 1e6))
-        if self.strict is not None:
-            object.__setattr__(self, "strict", check_whole("strict", self.strict, 2, MOST_CELLS))
-
-    @property
-    def cells(self) -> int:
-        """How many bins are kept: `bins`, or `strict` cells of equal arc."""
-        return self.bins if self.strict is None else self.strict
 
     def initial(self) -> list[float]:
         """M = N = 1, and nothing in any bin."""
-        return [1.0, 1.0, *[0.0] * (2 * self.cells)]
+        return [1.0, 1.0, *[0.0] * (2 * self.bins)]
 
     def numbers(self) -> dict[str, float]:
-        strict = self.strict is not None
-        return {"guard_cells": float(self.cells), "slack": self.slack, "spring": self.spring, "strict": strict}
+        return {"guard_bins": float(self.bins), "slack": self.slack, "spring": self.spring}
 
     def check(self, numbers: Table, n: Vector) -> Iterator[Check]:
         """What its numbers must be in rows that have learnt n outcomes."""
@@ -113,12 +101,10 @@ class Guard(Part):
     def params(self, numbers: Any) -> dict[str, Any]:
         """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""
         out = []
-        for b in range(self.cells):
+        for b in range(self.bins):
             d = debt(numbers, 0, b, self.slack)
             if d != 0.0:
-                strict = self.strict is not None
-                low, high = guard_edge(float(b), self.cells, strict), guard_edge(b + 1.0, self.cells, strict)
-                out.append({"from": low, "to": high, "debt": d})
+                out.append({"from": b / self.bins, "to": (b + 1) / self.bins, "debt": d})
         return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
 
     def could_issue(self, expert: Any, given: Any, issued: Any, forecast: Any) -> Any:
@@ -127,10 +113,6 @@ class Guard(Part):
         good = (given >= low) & (given <= high) & (issued > 0.0) & (issued < 1.0) & (expert >= 0.0) & (expert <= 1.0)
         # It was given the expert, clipped.
         good &= (given == expert) | ((expert < low) & (given == low)) | ((expert > high) & (given == high))
-        if self.strict is not None:
-            many = [issued if good else 0.5] if isinstance(issued, float) else np.where(good, issued, 0.5).tolist()
-            centres = [centre(q, float(self.strict)) for q in many]
-            issued = centres[0] if isinstance(issued, float) else np.array(centres)
         return good & (forecast == issued)
 
 
@@ -139,34 +121,6 @@ def clip_expert(p: float) -> float:
     """An expert inside [INSIDE, 1 - INSIDE]."""
     p = max(INSIDE, p)
     return min(1.0 - INSIDE, p)
-
-
-@kernel
-def arc_edge(k: float, cells: float) -> float:
-    """The lower edge of cell k of equal arc: sin(pi k / 2 J)^2."""
-    s = math.sin(0.5 * math.pi * k / cells)
-    return s * s
-
-
-@kernel
-def guard_edge(k: float, cells: float, strict: bool) -> float:
-    """The lower edge of bin k."""
-    return arc_edge(k, cells) if strict else k / cells
-
-
-@kernel
-def guard_bin(q: float, cells: float, strict: bool) -> int:
-    """The bin of q: even bins as everywhere, or cells of equal arc."""
-    if not strict:
-        return bin_of(q, cells)
-    k = int(cells * math.asin(math.sqrt(q)) / (0.5 * math.pi))
-    if k > cells - 1.0:
-        k = int(cells) - 1
-    if q < arc_edge(float(k), cells):  # the edges decide, not the rounding of asin
-        k -= 1
-    elif k < cells - 1.0 and q >= arc_edge(k + 1.0, cells):
-        k += 1
-    return k
 
 
 @kernel
@@ -214,19 +168,17 @@ def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> 
 
 
 @large_kernel
-def guard(
-    row: Vector, at: int, cells: float, slack: float, spring: float, strict: bool, p: float
-) -> tuple[float, float, float]:
+def guard(row: Vector, at: int, bins: float, slack: float, spring: float, p: float) -> tuple[float, float, float]:
     """What is said of an expert p in [INSIDE, 1 - INSIDE] -> (low, high, probability of low); low == high: no draw."""
-    b = guard_bin(p, cells, strict)
+    b = bin_of(p, bins)
     d = debt(row, at, b, slack)
     if d == 0.0:
         return p, p, 1.0
     m, n = spring * row[at + WEALTH], spring * row[at + BRIER_WEALTH]
     here = p
     if d > 0.0:
-        while b < cells - 1.0:
-            edge = guard_edge(b + 1.0, cells, strict)
+        while b < bins - 1.0:
+            edge = (b + 1.0) / bins
             below = max(here, edge - DELTA)
             left = pull(d, p, below, m, n)
             if left <= 0.0:
@@ -240,7 +192,7 @@ def guard(
         q = balance(d, p, m, n, here, 1.0)
         return q, q, 1.0
     while b > 0:
-        edge = guard_edge(float(b), cells, strict)
+        edge = b / bins
         right = pull(d, p, edge, m, n)
         if right >= 0.0:
             q = balance(d, p, m, n, edge, here)
@@ -256,16 +208,9 @@ def guard(
 
 
 @kernel
-def centre(q: float, cells: float) -> float:
-    """The centre of the cell of equal arc that q lies in: what a strict guard issues."""
-    b = guard_bin(q, cells, True)
-    return 0.5 * (arc_edge(float(b), cells) + arc_edge(b + 1.0, cells))
-
-
-@kernel
-def guard_step(row: Vector, at: int, cells: float, strict: bool, p: float, q: float, y: float) -> None:
-    """Learn outcome y of an event where the expert said p and the guard q (of a strict guard: before rounding)."""
-    b = at + SUMS + 2 * guard_bin(q, cells, strict)
+def guard_step(row: Vector, at: int, bins: float, p: float, q: float, y: float) -> None:
+    """Learn outcome y of an event where the expert said p and the guard q."""
+    b = at + SUMS + 2 * bin_of(q, bins)
     row[b] += y - q
     row[b + 1] += q * (1.0 - q)
     wealth = row[at + WEALTH] * (p / q if y == 1.0 else (1.0 - p) / (1.0 - q))

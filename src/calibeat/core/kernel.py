@@ -38,7 +38,7 @@ from .auto import (
 )
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .features import HISTOGRAM, RAW, features_of, logit_of
-from .guard import centre, clip_expert, guard, guard_step
+from .guard import clip_expert, guard, guard_step
 from .layout import THETA, N, Spec, T
 from .learners import (
     AIOLI_STEP,
@@ -139,12 +139,9 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
         receipt[FORECAST] = forecast
     if spec.guard > 0:
         p = clip_expert(forecast)
-        low, high, weight = guard(row, spec.guard, spec.guard_cells, spec.slack, spec.spring, spec.strict, p)
+        low, high, weight = guard(row, spec.guard, spec.guard_bins, spec.slack, spec.spring, p)
         forecast = low if u < weight else high
         receipt[spec.guard_receipt + GUARDED], receipt[spec.guard_receipt + ISSUED] = p, forecast
-        if spec.strict:
-            low, high = centre(low, spec.guard_cells), centre(high, spec.guard_cells)
-            forecast = low if u < weight else high
     return Played(forecast, cell, b, low, high, weight)
 
 
@@ -208,7 +205,7 @@ def settle_rest(
             row[spec.cells + 2 * cell + 1] += 1.0
     if spec.guard > 0:
         given, issued = receipt[spec.guard_receipt + GUARDED], receipt[spec.guard_receipt + ISSUED]
-        guard_step(row, spec.guard, spec.guard_cells, spec.strict, given, issued, y)
+        guard_step(row, spec.guard, spec.guard_bins, given, issued, y)
     if spec.mixes:
         score = receipt[SCORE]
         weigh_evidence(row, spec.evidence, y, receipt[FORECAST], clipped(score, spec.clip), score)

@@ -56,10 +56,9 @@ class Spec(NamedTuple):
     mixes: bool = False  # whether the receipt is that of a mixture
     draws: bool = False  # whether forecasts may be drawn
     guard: int = 0  # where the guard stands in the row; 0: there is none
-    guard_cells: float = 0.0
+    guard_bins: float = 0.0
     slack: float = 0.0
     spring: float = 0.0
-    strict: bool = False
     guard_receipt: int = 0  # where its two numbers stand in the receipt
     horizon: int = 0  # where the horizon lane begins in the row; 0: there is none
     classes: int = 0  # K; 0: two classes, and a score is one number

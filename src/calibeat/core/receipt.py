@@ -25,7 +25,7 @@ UNCONTROLLED = 12  # the forecast before residual control
 RECEIPT_WIDTH = 13
 
 # A guard puts two more behind them, or only these two where nothing mixes.
-GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said (of a strict guard: before rounding)
+GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said
 GUARD_RECEIPT_WIDTH = 2
 MOST_RECEIPT = RECEIPT_WIDTH + GUARD_RECEIPT_WIDTH
 

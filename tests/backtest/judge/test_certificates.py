@@ -10,7 +10,7 @@ import pytest
 from streams import drifting, random
 
 import calibeat
-from calibeat import AUTO, GAUTO, GOPS, HOPS, OPS, Guard, bounds, metrics
+from calibeat import GAUTO, GOPS, HOPS, OPS, Guard, bounds, metrics
 from calibeat.backtest.judge import certificates as certificates_module
 from calibeat.report import html
 
@@ -95,15 +95,13 @@ def test_auto_and_ops_are_compared_without_the_clip():
 
 
 def test_guards_have_certificates_beside_their_experts():
-    strict = replace(AUTO, guard=Guard(strict=40))
     other = replace(OPS, guard=Guard(bins=7))
-    methods = {"ops": OPS, "gops": GOPS, "gauto": GAUTO, "strict": strict, "other": other}
+    methods = {"ops": OPS, "gops": GOPS, "gauto": GAUTO, "other": other}
     result = calibeat.backtest(SCORES, OUTCOMES, methods=methods, warmup=0, keep_forecasts=True)
     payload = result.payload() if callable(result.payload) else result.payload
     found = {(c["method"], c["what"]): c for c in payload["certificates"] if "Theorem" in c["statement"]}
     T = len(SCORES)
     assert found["gops", "calibration error"]["bound"] == bounds.guard_calibration(T)
-    assert found["strict", "calibration error"]["bound"] == bounds.guard_strict_calibration(T, 40)
     assert found["gauto", "calibration error"]["observed"] == pytest.approx(
         metrics.calibration_error(OUTCOMES, result.forecasts["gauto"])
     )

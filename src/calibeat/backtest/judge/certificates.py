@@ -104,23 +104,18 @@ def _classes(replayed: Replayed, K: int, T: int) -> list[Certificate]:
 
 
 def _guard(replayed: Replayed, runner: Runner, method: Method, guard: Guard, T: int, applies: str) -> list[Certificate]:
-    """Calibration over its bins (of a strict guard: over any); losses beside its expert, if that was replayed."""
+    """Calibration over its bins; losses beside its expert, if that was replayed."""
     applies = f"In expectation over its draws. {applies}"
     mine, found = _all(replayed, runner), list[tuple[str, str, float, float]]()
     name = name_of(method)
     name = name.upper() if name else runner.name
-    if guard.strict is not None:
-        bound = bounds.guard_strict_calibration(T, guard.strict, guard.slack, guard.spring)
-        found.append(
-            ("calibration error", f"CE of {name} over any bins, whoever chooses (Theorem 4)", bound, mine["ce"])
-        )
-    elif guard.bins == replayed.bins:
+    if guard.bins == replayed.bins:
         bound = bounds.guard_calibration(T, guard.bins, guard.slack, guard.spring)
         found.append(
             ("calibration error", f"CE of {name}, whoever chooses the outcomes (Theorem 1)", bound, mine["ce"])
         )
     expert = _runner(replayed, replace(method, guard=None))
-    if expert is not None and guard.strict is None:
+    if expert is not None:
         excess = total_loss(replayed, runner) - total_loss(replayed, expert)
         statement = f"log-loss of {name} is at most that of its expert + ln(G / 2 lam) nats (Theorem 2)"
         found.append(("log-loss", statement, bounds.guard_log_loss(T, guard.spring), excess))
