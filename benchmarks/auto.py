@@ -12,17 +12,10 @@ from benchmarks import table
 from benchmarks.speed import batch, loop
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
-from calibeat import AUTO, OPS, Calibrator, Lanes, Method, Spline
+from calibeat import AUTO, OPS, Calibrator, Lanes, Method
 
-CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
 LEAN = replace(AUTO, learner=Lanes(horizon=False))
-METHODS = {
-    "OPS": OPS,
-    "AUTO": AUTO,
-    "AUTO, late labels": AUTO,
-    "AUTO, late labels, no horizon lane": LEAN,
-    "AUTO, control": CONTROLLED,
-}
+METHODS = {"OPS": OPS, "AUTO": AUTO, "AUTO, late labels": AUTO, "AUTO, late labels, no horizon lane": LEAN}
 BATCH_GOAL, LATE_GOAL, EVENT_GOAL = 8.0, 11.0, 10.0  # times OPS; us from Python
 
 Vector = NDArray[np.float64]
@@ -46,12 +39,7 @@ def cost(*, quick: bool) -> None:
     short = drifting(single)
     scores, outcomes = short.scores.tolist(), short.outcomes.astype(int).tolist()
     by_one = interleaved(
-        {
-            "OPS": always(loop, OPS, scores, outcomes),
-            "AUTO": always(loop, AUTO, scores, outcomes),
-            "AUTO, control": always(loop, CONTROLLED, scores, outcomes),
-        },
-        times,
+        {"OPS": always(loop, OPS, scores, outcomes), "AUTO": always(loop, AUTO, scores, outcomes)}, times
     )
     rows = []
     for name in METHODS:

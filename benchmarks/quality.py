@@ -8,7 +8,6 @@ and WHB get before their first fit. Vowpal Wabbit and river learn on the logit o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks import peers, table
 from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
 from benchmarks.stream import CLIP, Stream
-from calibeat import AUTO, BM, FPS, HOPS, OBS, OPS, SWPS, TOBS, TOPS, WHB, WPS, Calibrator, Spline, metrics
+from calibeat import AUTO, BM, FPS, HOPS, OBS, OPS, SWPS, TOBS, TOPS, WHB, WPS, Calibrator, metrics
 
 BLOCK = 500
 
@@ -32,14 +31,13 @@ METHODS = {
     "TOBS": TOBS,
     "WHB": WHB,
     "AUTO": AUTO,
-    "AUTO control": replace(AUTO, calibeater=Spline(control=1.0)),
 }
 OTHERS: dict[str, Callable[[Stream], list[float]]] = {
     "Vowpal Wabbit": lambda stream: peers.quiet(peers.wabbit_native, peers.wabbit(), stream),
     "river SGD": lambda stream: peers.quiet(peers.river, peers.sgd(), stream),
 }
 MEASURES = ("log-loss", "Brier", "CE", "block CE")
-SHOWN = ("SWPS", "OPS", "TOPS", "OBS", "Vowpal Wabbit", "river SGD", "AUTO", "AUTO control")
+SHOWN = ("SWPS", "OPS", "TOPS", "OBS", "Vowpal Wabbit", "river SGD", "AUTO")
 
 Vector = NDArray[np.float64]
 

@@ -32,7 +32,6 @@ LAZY = 1.1  # weights are flattened when the temper 1+G has grown by a tenth
 KNOTS, X_MAX, L0 = 25, 6.0, 10.0  # spline on x: knots -6, -5.5, .., 6; prior information per knot
 MKNOTS = 11  # spline on m: knots 0, .1, .., 1
 ATOM_N0 = 10.0  # prior events of an atom cell
-CTL_N0, CTL_EDGE, CTL_MIN = 20.0, 1e-6, 1e-4
 
 # ---- row: 188 doubles ------------------------------------------------------------------------------------------------
 A, C, B = 0, 4, 8  # theta of the 4 Kalman lanes, lane-minor: A+k, C+k, B+k
@@ -44,15 +43,15 @@ N = 50  # labels used so far
 ATOM = 51  # S_lo, N_lo, S_hi, N_hi
 KC, KL = 55, 80  # spline on x: offsets and information, 25 each
 MC, ML = 105, 116  # spline on m: offsets and information, 11 each
-CS, CN = 127, 137  # residual control, 10 + 10
+# 127, ..., 146: sums of the reference that calibeat does not keep
 GW, TW, GV, TV = 147, 148, 149, 150  # nats that stale weights have cost, and the temper in force: lanes, splines
 WH = 151  # weight of the horizon lane; 0 while no label was ever late
 HT, HP = 152, 159  # horizon lane: 7 parameters, 28 numbers of its covariance (upper triangle, by rows)
 DELAY = 187  # mean lag of the last labels
 ROW = 188
-# ---- receipt: 13 doubles ---------------------------------------------------------------------------------------------
-R_N, R_F, R_E, R_ONS, R_M, R_S, R_T, R_P, R_H, R_V = 0, 1, 2, 6, 7, 8, 9, 10, 11, 12
-RECEIPT = 13
+# ---- receipt: 12 doubles ---------------------------------------------------------------------------------------------
+R_N, R_F, R_E, R_ONS, R_M, R_S, R_T, R_P, R_H = 0, 1, 2, 6, 7, 8, 9, 10, 11
+RECEIPT = 12
 
 
 def new_row():
@@ -158,7 +157,7 @@ def learn(r, c, info, j, t, e, y):
     r[c + j + 1] += t * (y - e) / r[info + j + 1]
 
 
-def predict(r, score, ctl=False):
+def predict(r, score):
     q = np.empty(RECEIPT)
     f = clip(score, LO, HI)
     x, xk, g, atom = features(f)
@@ -177,11 +176,6 @@ def predict(r, score, ctl=False):
     s = spline(r, m, x, atom)
     t = mspline(r, m)
     p = clip(r[V] * m + r[V + 1] * s + r[V + 2] * t, EPS, 1.0 - EPS)
-    q[R_V] = p  # before control
-    if ctl:
-        b = min(int(p * 10.0), 9)
-        c = clip(p + r[CS + b] / (r[CN + b] + CTL_N0), b / 10.0 + CTL_EDGE, (b + 1) / 10.0 - CTL_EDGE)
-        p = clip(c, min(p, CTL_MIN), max(p, 1.0 - CTL_MIN))
     q[R_N], q[R_F], q[R_M], q[R_S], q[R_T], q[R_P] = r[N], f, m, s, t, p
     return q
 
@@ -230,7 +224,7 @@ def reweigh(r, at, L, parts, share, issued, lag, g):
 
 
 def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read from top to bottom
-    f, m, s, p = q[R_F], q[R_M], q[R_S], q[R_P]
+    f, m, s = q[R_F], q[R_M], q[R_S]
     lag = r[N] - q[R_N]  # updates made between this prediction and its label
     n = r[N] + 1.0
     x, xk, g, atom = features(f)
@@ -260,7 +254,7 @@ def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read 
         lag,
         GW,
     )
-    reweigh(r, [V, V + 1, V + 2], [like(m), like(s), like(q[R_T])], [3.0] * 3, share, like(q[R_V]), lag, GV)
+    reweigh(r, [V, V + 1, V + 2], [like(m), like(s), like(q[R_T])], [3.0] * 3, share, like(q[R_P]), lag, GV)
 
     # horizon lane: logistic regression of the outcome on what the lanes had said, slower the later the labels are
     if awake:
@@ -339,21 +333,17 @@ def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read 
     j, t = knot(m * 10.0, MKNOTS - 1.0)
     learn(r, MC, ML, j, t, mspline(r, m), y)
 
-    # residual control: the bin of the issued forecast
-    b = min(int(p * 10.0), 9)
-    r[CS + b] += y - p
-    r[CN + b] += 1.0
     r[N] = n
 
 
-def run(score, outcome, delay=None, ctl=False):
+def run(score, outcome, delay=None):
     """delay: None (immediate) or due times: label i is applied before prediction due[i] (> i), in order (due, i).
     -> forecast, expert, row"""
     T = len(score)
     r, out, ex = new_row(), np.empty(T), np.empty(T)
     if delay is None:
         for t in range(T):
-            q = predict(r, score[t], ctl)
+            q = predict(r, score[t])
             out[t], ex[t] = q[R_P], q[R_M]
             update(r, q, float(outcome[t]))
         return out, ex, r
@@ -363,7 +353,7 @@ def run(score, outcome, delay=None, ctl=False):
             i = order[j]
             update(r, box.pop(i), float(outcome[i]))
             j += 1
-        box[t] = predict(r, score[t], ctl)
+        box[t] = predict(r, score[t])
         out[t], ex[t] = box[t][R_P], box[t][R_M]
     return out, ex, r
 
@@ -372,8 +362,8 @@ def run(score, outcome, delay=None, ctl=False):
 
 # Where the reference keeps what calibeat's row has: (first index there, first index here, how many).
 THERE = (A, W, OA, GW, DELAY, V, ATOM, KC, GV, WH, N)
-HERE = (2, 38, 44, 49, 51, 52, 55, 59, 151, 155, 1)
-SAME = tuple(zip(THERE, HERE, (36, 6, 5, 2, 1, 3, 4, 92, 2, 36, 1), strict=True))
+HERE = (2, 38, 44, 49, 51, 52, 55, 59, 131, 135, 1)
+SAME = tuple(zip(THERE, HERE, (36, 6, 5, 2, 1, 3, 4, 72, 2, 36, 1), strict=True))
 
 
 def as_reference(row):

@@ -58,7 +58,10 @@ def scores(stem: str) -> Arrays:
 
 @cache
 def auto() -> dict[str, Arrays]:
-    """AUTO's vectors by stream; `idx` holds the events whose forecasts are stored."""
+    """AUTO's vectors by stream; `idx` holds the events whose forecasts are stored.
+
+    Streams with the reference's residual control are left out, and so are its sums in the rows: calibeat has none.
+    """
     streams: dict[str, Arrays] = {}
     now = _read(LARGER / "auto" / "golden_open.npz" if LARGER else HERE / "auto.npz")
     late = _read(LARGER / "auto" / "golden_late_open.npz" if LARGER else HERE / "auto_late.npz")
@@ -66,9 +69,11 @@ def auto() -> dict[str, Arrays]:
         stream, _, array = key.partition("/")
         if stream != "own_abrupt_late":  # as outcomes were learnt before there was a horizon lane
             streams.setdefault(stream, {})[array] = values
-    for arrays in streams.values():
+    found = {name: arrays for name, arrays in streams.items() if not arrays["ctl"]}
+    for arrays in found.values():
         arrays.setdefault("idx", np.arange(len(arrays["score"])))
-    return streams
+        arrays["row"][127:147] = 0.0
+    return found
 
 
 @cache

@@ -131,7 +131,7 @@ class Oracle:
         lag, n = self.row[auto.N] - r["n"], self.row[auto.N] + 1.0
         # AUTO: its lanes learn around m, its spline around g. (Two whole updates; of each, the right part is kept.)
         behind, around_g = self.row.copy(), r["auto"].copy()
-        around_g[[auto.R_M, auto.R_S, auto.R_T, auto.R_P, auto.R_V]] = r["g"], r["s"], r["t"], r["p"], r["p"]
+        around_g[[auto.R_M, auto.R_S, auto.R_T, auto.R_P]] = r["g"], r["s"], r["t"], r["p"]
         auto.update(self.row, r["auto"], y)
         auto.update(behind, around_g, y)
         for at, end in ((auto.V, auto.V + 3), (auto.ATOM, auto.GW), (auto.GV, auto.TV + 1)):

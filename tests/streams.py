@@ -85,15 +85,14 @@ def mixtures() -> dict[str, Method]:
     """What the paper's oracle does not know: `Lanes`, `Spline`, and both."""
     return {
         "auto": Method(Beta(), Lanes(), Spline()),
-        "auto with control": Method(Beta(), Lanes(), Spline(control=1.0)),
-        "auto with a wide clip": Method(Beta(clip=0.002), Lanes(), Spline(control=0.5)),
+        "auto with a wide clip": Method(Beta(clip=0.002), Lanes(), Spline()),
         "lanes": Method(Beta(), Lanes()),
         "lanes tracked": Method(Beta(), Lanes(), Tracking()),
         "lanes hedged": Method(Beta(), Lanes(), Hedging()),
         "ons with a spline": Method(Platt(), ONS(), Spline()),
         "ons in a small ball with a spline": Method(Beta(), ONS(gamma=0.01, rho=1.0, radius=1.6), Spline()),
         "ogd with a spline": Method(Platt(), OGD(), Spline()),
-        "aioli with a spline": Method(Temperature(), AIOLI(), Spline(control=1.0)),
+        "aioli with a spline": Method(Temperature(), AIOLI(), Spline()),
         "ftl with a spline": Method(Platt(), FTL(every=25, after=40, window=60), Spline()),
         "never moving with a spline": Method(Temperature(start=(0.5,)), None, Spline()),
     }

@@ -143,7 +143,7 @@ def lanes_loss(T: int) -> float:
 
 
 def spline_loss(T: int) -> float:
-    """Log-loss with a `Spline` (control=0) <= that of its expert + this: ln 3 + (1/3) ln T + 0.304.
+    """Log-loss with a `Spline` <= that of its expert + this: ln 3 + (1/3) ln T + 0.304.
 
     The same, for three forecasters: the expert and its two corrections. The expert is meant clipped to
     [1e-7, 1 - 1e-7]. Total nats, outcomes at once.
@@ -221,7 +221,7 @@ def lanes_late(row_or_calibrator: Any) -> float:
 
 
 def spline_late(row_or_calibrator: Any) -> float:
-    """Log-loss of AUTO (control=0) <= that of its expert + this, however late the outcomes came.
+    """Log-loss of AUTO <= that of its expert + this, however late the outcomes came.
 
     The same as `lanes_late`, for K = 3: the expert and its two corrections.
 

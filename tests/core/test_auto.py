@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import auto_oracle
 import golden
@@ -22,21 +21,19 @@ from calibeat.core.auto import EPS, LANE_NAMES, paper_step
 
 Vector = NDArray[np.float64]
 
-CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
 LANES = Method(Beta(), Lanes())
 
 # ---- equal to the reference --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
-@pytest.mark.parametrize("control", [False, True], ids=["auto", "control"])
 @pytest.mark.parametrize("stream", STREAMS)
-def test_equal_to_the_reference(stream: str, control: bool, late: bool) -> None:
+def test_equal_to_the_reference(stream: str, late: bool) -> None:
     scores, outcomes = STREAMS[stream]()
     due = delays(len(scores)) if late else None
-    cal = Calibrator(CONTROLLED if control else AUTO)
+    cal = Calibrator(AUTO)
     forecasts = cal.run(scores, outcomes, due=due)
-    expected, _, row = auto_oracle.run(scores, outcomes, due, control)
+    expected, _, row = auto_oracle.run(scores, outcomes, due)
     np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(auto_oracle.as_reference(cal.row), row, rtol=1e-9, atol=1e-12)
 
@@ -45,20 +42,19 @@ unit = st.floats(0.0, 1.0)
 
 
 @settings(max_examples=40)
-@given(st.lists(st.tuples(unit, st.booleans(), st.integers(1, 30)), min_size=1, max_size=60), st.booleans())
-def test_equal_to_the_reference_whatever_comes(events: list[tuple[float, bool, int]], control: bool) -> None:
+@given(st.lists(st.tuples(unit, st.booleans(), st.integers(1, 30)), min_size=1, max_size=60))
+def test_equal_to_the_reference_whatever_comes(events: list[tuple[float, bool, int]]) -> None:
     scores, outcomes, delay = map(np.array, zip(*events, strict=True))
     due = np.arange(len(scores)) + delay
-    forecasts = Calibrator(CONTROLLED if control else AUTO).run(scores, outcomes, due=due)
-    expected, _, _ = auto_oracle.run(scores, outcomes.astype(float), due, control)
+    forecasts = Calibrator(AUTO).run(scores, outcomes, due=due)
+    expected, _, _ = auto_oracle.run(scores, outcomes.astype(float), due)
     np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", golden.auto())
 def test_golden(name: str) -> None:
     g = golden.auto()[name]
-    method = CONTROLLED if g["ctl"] else AUTO
-    cal, due = Calibrator(method), g.get("due")
+    cal, due = Calibrator(AUTO), g.get("due")
     forecasts = cal.run(g["score"], g["outcome"], due=due)
     np.testing.assert_allclose(forecasts[g["idx"]], g["forecast"], rtol=0, atol=1e-12)
     row = auto_oracle.as_reference(cal.row)
@@ -101,7 +97,7 @@ def replayed(scores: Vector, answer: Callable[[Forecast], bool]) -> tuple[Vector
     cal, outcomes, forecasts, said = Calibrator(AUTO), [], [], []
     for score in scores.tolist():
         forecast = cal.predict(score)
-        _, _, *lanes, paper, expert, _, _, p, _, _ = forecast.lanes
+        _, _, *lanes, paper, expert, _, _, p, _ = forecast.lanes
         said.append([*lanes, min(max(score, 1e-5), 1.0 - 1e-5), paper, expert])
         forecasts.append(p)
         outcomes.append(float(answer(forecast)))
@@ -174,12 +170,12 @@ def check_sound(row: Vector) -> None:
         P = np.array([[aa, ac, ab], [ac, cc, cb], [ab, cb, bb]])
         assert aa > 0.0 and aa * cc - ac * ac > 0.0 and np.linalg.det(P) > 0.0
         assert np.linalg.eigvalsh(P)[0] > 0.0
-    weights = row[38:44] if row[155] == 0.0 else np.append(row[38:44], row[155])
+    weights = row[38:44] if row[135] == 0.0 else np.append(row[38:44], row[135])
     assert (weights > 0.0).all() and abs(weights.sum() - 1.0) < 1e-12
     horizon = np.zeros((7, 7))
-    horizon[np.triu_indices(7)] = row[163:191]
+    horizon[np.triu_indices(7)] = row[143:171]
     assert np.linalg.eigvalsh(horizon + np.triu(horizon, 1).T)[0] > 0.0
-    assert 1.0 <= row[50] <= 1.0 + row[49] and 1.0 <= row[152] <= 1.0 + row[151]
+    assert 1.0 <= row[50] <= 1.0 + row[49] and 1.0 <= row[132] <= 1.0 + row[131]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
@@ -223,7 +219,7 @@ def test_the_ball_of_the_papers_lane_holds() -> None:
 def test_auto_is_the_default() -> None:
     assert Calibrator().method == AUTO == Method(Beta(), Lanes(), Spline())
     assert repr(Calibrator("auto")) == "Calibrator(AUTO, events=0, outcomes=0)"
-    assert AUTO.width == 191 and Method(Beta(), Lanes(horizon=False), Spline()).width == 155
+    assert AUTO.width == 171 and Method(Beta(), Lanes(horizon=False), Spline()).width == 135
 
 
 def test_params_say_what_it_believes() -> None:
@@ -253,7 +249,7 @@ def test_lanes_see_the_world_move() -> None:
     assert lanes["fast"] + lanes["level only"] > 0.9
 
 
-@pytest.mark.parametrize("method", [AUTO, CONTROLLED, LANES, Method(Platt(), ONS(), Spline())])
+@pytest.mark.parametrize("method", [AUTO, LANES, Method(Platt(), ONS(), Spline())])
 def test_evidence_is_the_log_likelihood_ratio(method: Method) -> None:
     for scores, outcomes in (STREAMS["drifting"](), NASTY["sure and always wrong"]):
         cal = Calibrator(method)

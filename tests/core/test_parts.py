@@ -124,8 +124,7 @@ def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
     """Receipts are named by a hash of it."""
     assert repr(Method()) == "Method(features=None, learner=None, calibeater=None)"
     assert repr(calibeat.AUTO) == (
-        "Method(features=Beta(start=(1.0, -1.0, 0.0), clip=1e-05), learner=Lanes(horizon=True), "
-        "calibeater=Spline(control=0.0))"
+        "Method(features=Beta(start=(1.0, -1.0, 0.0), clip=1e-05), learner=Lanes(horizon=True), calibeater=Spline())"
     )
     for method in variants().values():
         shown = (f"{slot}={getattr(method, slot)!r}" for slot in ("features", "learner", "calibeater"))

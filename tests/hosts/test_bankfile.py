@@ -248,7 +248,7 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
         "header that can be read": rewritten(whole, arrays=None),
         "'method'": without(whole, "method"),
         "'receipts'": without(whole, "receipts"),
-        "must be of version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
+        "must be of version 2, got 1": whole[:8] + struct.pack("<I", 1) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),

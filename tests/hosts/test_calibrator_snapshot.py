@@ -67,7 +67,7 @@ def test_every_edit_is_noticed(text: str) -> None:
 
 def test_what_is_wrong_is_said(text: str) -> None:
     state = json.loads(text)
-    refused(json.dumps({**state, "version": 2}), "snapshot must be of version 1, got 2")
+    refused(json.dumps({**state, "version": 1}), "snapshot must be of version 2, got 1")
     refused(json.dumps({**state, "format": "else"}), "snapshot must have the format 'calibeat/calibrator', got 'else'")
     refused(json.dumps({**state, "row": state["row"][:-1]}), "a row of width 27 for its method, got 26")
     refused(json.dumps({**state, "row": "x"}), "a row of width 27 for its method, got str")
@@ -79,7 +79,7 @@ def test_what_is_wrong_is_said(text: str) -> None:
     refused(b"\xff\xfe\x00", "snapshot must be")
     refused(b"\x80abc", "snapshot must be JSON text, got what cannot be read")
     refused(7, "snapshot must be text made by to_json, got int")
-    refused(json.dumps({**state, "version": True}), "snapshot must be of version 1, got True")
+    refused(json.dumps({**state, "version": True}), "snapshot must be of version 2, got True")
     refused(json.dumps({**state, "extra": 1}), "got 'extra'")
     refused("[" * 100_000, "snapshot must be")
     refused('{"format": ' + "9" * 5000 + "}", "snapshot must be")

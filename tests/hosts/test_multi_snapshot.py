@@ -12,6 +12,7 @@ import pytest
 from calibeat import MultiCalibrator, SnapshotMismatch
 from calibeat._util.sealed import seal
 from calibeat.core import vector
+from calibeat.hosts.calibrator import FORMAT
 
 
 def trained(K: int = 3, method: str = "multi") -> MultiCalibrator:
@@ -24,7 +25,7 @@ def changed(cal: MultiCalibrator, **changes: Any) -> str:
     """The snapshot with other content and a right checksum."""
     state = {**json.loads(cal.to_json()), **changes}
     del state["checksum"], state["format"], state["version"]
-    return seal("calibeat/multi", 1, state)
+    return seal("calibeat/multi", FORMAT, state)
 
 
 @pytest.mark.parametrize("method", ["raw", "ots", "multi"])
@@ -43,8 +44,8 @@ def test_there_and_back(K: int, method: str) -> None:
         ("", "whole JSON text"),
         ("[]", "must be a JSON object"),
         ('{"format": "calibeat/calibrator"}', "must have the format 'calibeat/multi'"),
-        ('{"format": "calibeat/multi", "version": 99}', "must be of version 1, got 99"),
-        ('{"format": "calibeat/multi", "version": 1}', "must have the field 'classes'"),
+        ('{"format": "calibeat/multi", "version": 99}', "must be of version 2, got 99"),
+        ('{"format": "calibeat/multi", "version": 2}', "must have the field 'classes'"),
     ],
 )
 def test_foreign_text(text: str, message: str) -> None:

@@ -126,7 +126,7 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
         forecast = track(row, spec.cells, b, m, spec.prior)
     elif spec.mixes and spec.calibeater == SPLINE:
         x = logit_of(spec.features, asked.x0, asked.x1)
-        forecast = spline(row, spec.clip, x, spec.cells, spec.control, receipt)
+        forecast = spline(row, spec.clip, x, spec.cells, receipt)
     elif spec.calibeater != KEEP:
         own = b if spec.own else -1
         if spec.groups != m:

@@ -50,7 +50,6 @@ class Spec(NamedTuple):
     prior: float = 0.0
     own: bool = False  # whether hedging tries the expert's bin first
     cells: int = 0  # where the calibeater stands in the row
-    control: float = 0.0  # of the spline
     receipt: int = 0  # the width of a receipt; 0: none is needed
     evidence: int = 0  # where the evidence stands in the row
     mixes: bool = False  # whether the receipt is that of a mixture

@@ -141,15 +141,14 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
 @kernel
 def is_auto(spec: Spec) -> bool:
     """Whether the method is AUTO."""
-    plain = spec.guard == 0 and spec.control == 0.0
-    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and plain
+    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and spec.guard == 0
 
 
 @kernel
 def as_auto(spec: Spec) -> Spec:
     """The same spec with what makes it AUTO as constants, so that the compiler leaves out all else."""
     parts = spec._replace(features=BETA, d=3, learner=LANES, calibeater=SPLINE)
-    return parts._replace(mixes=True, draws=False, guard=0, control=0.0)
+    return parts._replace(mixes=True, draws=False, guard=0)
 
 
 @loop

@@ -116,7 +116,7 @@ class Method:
 
     @cached_property
     def width(self) -> int:
-        """How many float64 numbers the state of one stream takes: AUTO 191, OPS 7, TOPS 27, HOPS 207."""
+        """How many float64 numbers the state of one stream takes: AUTO 171, OPS 7, TOPS 27, HOPS 207."""
         return len(self.initial_row())
 
     @cached_property

@@ -21,8 +21,7 @@ EXPERT = 7  # the expert, inside [EPS, 1 - EPS]
 SCORE_SPLINE, EXPERT_SPLINE = 8, 9  # what the spline on the score and the spline on the expert said
 FORECAST = 10
 HORIZON_LANE = 11  # what the horizon lane said, 0 while it was asleep
-UNCONTROLLED = 12  # the forecast before residual control
-RECEIPT_WIDTH = 13
+RECEIPT_WIDTH = 12
 
 # A guard puts two more behind them, or only these two where nothing mixes.
 GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said

@@ -1,7 +1,6 @@
 """Calibeating without bins: interpolated corrections of the expert, mixed with it by log-loss.
 
-In a row, from `CELLS` on: 3 weights, 2 cells for scores at the clip, the knots of two splines, and 10 cells of the
-residual control.
+In a row, from `CELLS` on: 3 weights, 2 cells for scores at the clip, and the knots of two splines.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from calibeat._util.check import check_interval
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
@@ -36,14 +34,13 @@ from .auto import (
 from .calibeating import SPLINE
 from .features import Scaling
 from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip
-from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
+from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN
 from .subset import kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
 INFORMATION = 10.0  # what a knot knows at first; an event at p = 1/2 brings 1/4
 ATOM_PRIOR = 10.0  # imaginary events, at the expert, of the cell of scores 0 or 1
-CONTROL_BINS, CONTROL_PRIOR, CONTROL_EDGE, CONTROL_LEAST = 10, 20.0, 1e-6, 1e-4
 
 # ---- its part of the row -----------------------------------------------------------------------------------------
 SPLINE_WEIGHT = 0  # of the expert, of the spline on the score, of the spline on the expert
@@ -51,9 +48,8 @@ ATOMS = 3  # sum of outcomes and count at score 0, then at score 1
 SCORE_OFFSETS, SCORE_INFORMATION = 7, 7 + KNOTS  # spline on the score
 EXPERT_OFFSETS = SCORE_INFORMATION + KNOTS  # spline on the expert
 EXPERT_INFORMATION = EXPERT_OFFSETS + EXPERT_KNOTS
-RESIDUAL = EXPERT_INFORMATION + EXPERT_KNOTS  # sums of outcome - forecast of each tenth
-COUNT = RESIDUAL + CONTROL_BINS
-SPLINE_STALENESS, SPLINE_TEMPER = COUNT + CONTROL_BINS, COUNT + CONTROL_BINS + 1  # as those of `Lanes`
+SPLINE_STALENESS = EXPERT_INFORMATION + EXPERT_KNOTS  # as those of `Lanes`
+SPLINE_TEMPER = SPLINE_STALENESS + 1
 
 
 @dataclass(frozen=True)
@@ -68,16 +64,6 @@ class Spline(Calibeater):
     ln 3 + (1/3) ln T + 0.304 nats to the expert (`bounds.spline_loss`), where ten bins cost whatever is lost inside
     them.
 
-    Parameters
-    ----------
-    control : 1 adds the mean residual of past forecasts of the same tenth, S/(N + 20), without leaving that tenth;
-        0 does not. This presses the measured CE below what even the true probabilities score: it improves the
-        metric, not the forecast, and no bound covers it.
-
-    Raises
-    ------
-    InvalidInput : control is not in [0, 1].
-
     >>> from calibeat import Calibrator, Method, ONS, Platt, Spline
     >>> cal = Calibrator(Method(Platt(), ONS(), Spline()))
     >>> round(cal.predict(0.8).probability, 6)
@@ -89,14 +75,9 @@ class Spline(Calibeater):
     References: Foster & Hart (2023) for calibeating; Herbster & Warmuth (1998) for the weights.
     """
 
-    control: float = 0.0
-
     code: ClassVar[int] = SPLINE
     bins: ClassVar[int] = 10  # type: ignore[misc]  # `Forecast.bin` speaks of tenths, as without a calibeater
-    receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE, UNCONTROLLED)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "control", check_interval("Spline control", self.control, 0.0, 1.0))
+    receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE, FORECAST)
 
     def check_features(self, features: Features | None) -> None:
         if features is None or features.dimension == 0:
@@ -106,10 +87,10 @@ class Spline(Calibeater):
     def initial(self) -> list[float]:
         zeros, known = [0.0] * KNOTS, [INFORMATION] * KNOTS
         expert = [*zeros[:EXPERT_KNOTS], *known[:EXPERT_KNOTS]]
-        return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS), 0.0, 1.0]
+        return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, 0.0, 1.0]
 
     def numbers(self) -> dict[str, float]:
-        return {**super().numbers(), "bins": float(self.bins), "control": self.control}
+        return {**super().numbers(), "bins": float(self.bins)}
 
     def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:  # noqa: ARG002 - one signature
         stale, temper = cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER]
@@ -119,11 +100,9 @@ class Spline(Calibeater):
             sentence = f"row must have knots with an information of {INFORMATION:g} or more, got others"
             yield known >= INFORMATION, sentence
             yield np.abs(offsets) <= 700.0, "row must have knots with offsets in [-700, 700], got others"
-        atoms = cells[:, ATOMS:SCORE_OFFSETS:2], cells[:, ATOMS + 1 : SCORE_OFFSETS : 2]
-        control = np.abs(cells[:, RESIDUAL:COUNT]), cells[:, COUNT:SPLINE_STALENESS]
-        for totals, counts in (atoms, control):
-            good = (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])
-            yield good, "row must have sums of outcomes within their counts, got others"
+        totals, counts = cells[:, ATOMS:SCORE_OFFSETS:2], cells[:, ATOMS + 1 : SCORE_OFFSETS : 2]
+        good = (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])
+        yield good, "row must have sums of outcomes within their counts, got others"
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
         """`spline` on the frozen row."""
@@ -149,26 +128,6 @@ class Spline(Calibeater):
         formula.add("r", ("clamp", _shifted("bend"), EPS, LARGEST))
         mean = ("+", ("*", weights[0], "m"), ("*", weights[1], "s"), ("*", weights[2], "r"))
         formula.add("p", ("clamp", mean, EPS, LARGEST))
-        if self.control > 0.0:
-            _export_control(formula, cells, self.control)
-
-
-def _export_control(formula: Formula, cells: list[float], control: float) -> None:
-    """The residual control of a frozen row."""
-    residuals = zip(cells[RESIDUAL:COUNT], cells[COUNT : COUNT + CONTROL_BINS], strict=True)
-    means = [control * total / (count + CONTROL_PRIOR) for total, count in residuals]
-    formula.numbers.update(control=means)
-    edges = [float(b) for b in range(1, CONTROL_BINS)]
-    lowest = [b / 10.0 + CONTROL_EDGE for b in range(CONTROL_BINS)]
-    highest = [(b + 1) / 10.0 - CONTROL_EDGE for b in range(CONTROL_BINS)]
-    formula.add("tenth", ("*", "p", 10.0))
-    formula.add("residual", ("lookup", "tenth", edges, means))
-    formula.add("least", ("lookup", "tenth", edges, lowest))
-    formula.add("most", ("lookup", "tenth", edges, highest))
-    formula.add("controlled", ("clamp", ("+", "p", "residual"), "least", "most"))
-    formula.add("low", ("if<", "p", CONTROL_LEAST, "p", CONTROL_LEAST))
-    formula.add("high", ("if<", "p", 1.0 - CONTROL_LEAST, 1.0 - CONTROL_LEAST, "p"))
-    formula.add("settled", ("clamp", "controlled", "low", "high"))
 
 
 def _atom(total: float, count: float) -> Expression:
@@ -219,29 +178,14 @@ def corrected(row: Vector, clip: float, f: float, cells: int, m: float, c: float
 
 
 @kernel
-def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector) -> float:
+def spline(row: Vector, clip: float, x: float, cells: int, receipt: Vector) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
     m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
     c, d = shifts(row, clip, f, x, cells, m)
     s, r = corrected(row, clip, f, cells, m, math.exp(c), math.exp(d))
     receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE] = s, r
     weight = cells + SPLINE_WEIGHT
-    p = inside(row[weight] * receipt[EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
-    receipt[UNCONTROLLED] = p
-    if control > 0.0:
-        b = tenth(p)
-        q = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
-        q = max(b / 10.0 + CONTROL_EDGE, min(q, (b + 1) / 10.0 - CONTROL_EDGE))
-        # Near 0 and 1 the nearest hundredth of a per cent is as far as a mean of residuals can see.
-        p = max(min(p, CONTROL_LEAST), min(q, max(p, 1.0 - CONTROL_LEAST)))
-    return p
-
-
-@kernel
-def tenth(p: float) -> int:
-    """The tenth of [0, 1] that p falls in."""
-    b = int(p * 10.0)
-    return b if b < CONTROL_BINS else CONTROL_BINS - 1
+    return inside(row[weight] * receipt[EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
 
 
 @kernel
@@ -257,7 +201,7 @@ def spline_logarithms(row: Vector, cells: int, y: float, m: float, receipt: Vect
     weight, L = cells + SPLINE_WEIGHT, SPLINE_LOGS
     fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
     late[L], late[L + 1], late[L + 2] = l0, l1, l2
-    late[L + 3] = fresh / likelihood(receipt[UNCONTROLLED], y)
+    late[L + 3] = fresh / likelihood(receipt[FORECAST], y)
 
 
 @kernel
@@ -276,7 +220,7 @@ def spline_step(
     row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, back: Hindsight
 ) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
-    m, f, p = receipt[EXPERT], clipped(receipt[SCORE], clip), receipt[FORECAST]
+    m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
     s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
     l0, l1, l2, stale = likelihood(m, y), likelihood(s, y), likelihood(r, y), 0.0
     if back.splines:
@@ -296,9 +240,6 @@ def spline_step(
         move_knots(row, cells + SCORE_OFFSETS + j, cells + SCORE_INFORMATION + j, t, s, y)
     j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
     move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y)
-    b = tenth(p)  # also without control, so that it can be switched on for a stream that has run without
-    row[cells + RESIDUAL + b] += y - p
-    row[cells + COUNT + b] += 1.0
 
 
 @kernel

@@ -139,7 +139,7 @@ class Bank:
     array([2, 1, 1])
 
     Any number of threads may use a bank: its calls run one after another. A call takes effect whole or not at all, also
-    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 191, HOPS 207)
+    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 171, HOPS 207)
     and 48 for its stats.
     """
 

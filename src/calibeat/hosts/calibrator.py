@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # loaded by calibrators that have them
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
 
-FORMAT = 1  # of snapshots
+FORMAT = 2  # of snapshots
 OURS, RAW_SCORE, NOTICE = "ours", "raw", "notice"  # sources of alarms
 COLUMNS = (OURS, RAW_SCORE)  # what a monitor may watch: the forecasts or the scores
 
