@@ -14,7 +14,7 @@ import numpy as np
 from calibeat import AIOLI, OGD, ONS, OPS, TOBS, TOPS, Bank, Method, Temperature
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import mix_word
-from calibeat.hosts.bankfile import header_of, sections_of
+from calibeat.hosts.bankfile import FORMAT, header_of, sections_of
 
 IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
 OTHERS = {
@@ -70,7 +70,7 @@ def rewritten(whole: bytes, **changes: Any) -> bytes:
     """A file with another header, whose checksum is right: what a forger or another version would write."""
     length = struct.unpack_from("<I", whole, 12)[0]
     text = json.dumps({**json.loads(whole[48 : 48 + length]), **changes}).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 

@@ -28,6 +28,7 @@ from conformance import same
 import calibeat.hosts.bankfile
 from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
 from calibeat._compiled import checksum
+from calibeat.hosts.bankfile import FORMAT
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
@@ -228,7 +229,7 @@ def without(whole: bytes, field: str) -> bytes:
     header = json.loads(whole[48 : 48 + length])
     del header[field]
     text = json.dumps(header).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 
@@ -328,7 +329,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     arrays = {name: {"offset": at, "bytes": size, "checksum": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
-        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.write(struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest()) + text)
         file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
     if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
         pytest.skip("this file system has no sparse files")
