@@ -28,9 +28,10 @@ HEADERS := import pathlib, sysconfig, sys; sys.exit(not pathlib.Path(sysconfig.g
 	$(INSTALL) --editable '.[$*]'
 	@touch $@ .venv/core
 
-# The compiled core is made again when a kernel has changed.
-CORE := $(shell grep -lrE '^@(kernel|large_kernel|entry)$$' src/calibeat --include=*.py) $(wildcard src/calibeat/*.pyx src/calibeat/_*.pxi) \
-	setup.py $(wildcard compiling/*.py)
+# The compiled core is made again when a kernel has changed, or a file whose structs and constants kernels use.
+CORE := $(shell grep -lrE '^@(kernel|large_kernel|entry|loop)$$' src/calibeat --include=*.py) $(wildcard src/calibeat/core/*.py) \
+	$(addprefix src/calibeat/,_util/types.py hosts/ledger.py monitor/slots.py service/store/types.py) \
+	$(wildcard src/calibeat/*.pyx src/calibeat/_*.pxi) setup.py $(wildcard compiling/*.py)
 .venv/core: .venv/bin/python $(CORE)
 	$(INSTALL) --no-deps --editable .
 	@touch $@

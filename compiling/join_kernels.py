@@ -16,8 +16,8 @@ build, which names the line.
 from __future__ import annotations
 
 import ast
+import hashlib
 import math
-import runpy
 import struct
 from copy import deepcopy
 from decimal import Decimal, localcontext
@@ -118,7 +118,7 @@ class Joiner:
         self._entries: list[str] = []
 
     def text(self) -> str:
-        """The Cython source, and the hash of each file that it was made from."""
+        """The Cython source; `MADE_FROM` in it is a hash of all that the compiler sees."""
         for path in sorted(self.source.joinpath(PACKAGE).rglob("*.py")):
             content = path.read_text(encoding="utf-8")
             if any(f"\n@{mark}\n" in content for mark in MARKS):
@@ -126,13 +126,18 @@ class Joiner:
                 for own, (sort, what) in module.names.items():
                     if sort == "kernel":
                         self.kernel(module, own, *what)
-        digest = runpy.run_path(str(self.source / PACKAGE / "core" / "fresh.py"))["digest"]
-        package = self.source / PACKAGE
-        paths = sorted(module.path for module in self._modules.values())  # also those of constants and structs alone
-        used = {path.relative_to(package).as_posix(): digest(path.read_text(encoding="utf-8")) for path in paths}
-        head = [f"SOURCES = {used!r}", *([self.constants()] if self._constants else [])]
+        head = [self.constants()] if self._constants else []
         head += [powers_of_two(), *map(array_struct, ARRAYS.values())]
-        return "\n\n\n".join([*head, *self._parts.values(), *self._entries]) + "\n"
+        joined = "\n\n\n".join([*head, *self._parts.values(), *self._entries]) + "\n"
+        whole = hashlib.sha256(joined.encode())
+        package = self.source / PACKAGE
+        for path in sorted([*package.glob("*.pyx"), *package.glob("_*.pxi")]):
+            whole.update(path.read_bytes())
+        return f"MADE_FROM = {whole.hexdigest()!r}\n\n\n{joined}"
+
+    def files(self) -> list[Path]:
+        """The files whose kernels, structs or constants are in the text, once it is made."""
+        return sorted(module.path for module in self._modules.values())
 
     # ---- names -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +229,7 @@ class Joiner:
             text = body.translated()
             kind = f"twice_{result}" if mark == "loop" else declared(result)
             signature = f"cdef {MARKS[mark]}{kind} k_{own}({head}) noexcept nogil:"
-            self._parts[own] = f"# {module.name}, line {node.lineno}\n{signature}\n{text}"
+            self._parts[own] = f"# {module.name}\n{signature}\n{text}"
             self._returns[own] = result
             if mark in ("entry", "loop"):
                 self._entries.append(wrapper(own, body.arguments, result, self.structs))

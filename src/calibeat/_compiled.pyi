@@ -7,7 +7,7 @@ import numpy.typing as npt
 from calibeat._util.types import UpdateStatus
 from calibeat.errors import InvalidInput
 
-SOURCES: dict[str, str]
+MADE_FROM: str  # a hash of the files that it was compiled from
 
 def checksum(content: Any, before: int) -> int: ...
 def numbers_of(values: list[Any], numbers: Any) -> bool: ...

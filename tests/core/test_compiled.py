@@ -38,7 +38,7 @@ from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.kernel import Past
 from calibeat.hosts import keys as keys_of_banks
-from calibeat.hosts import ledger, pool, rows
+from calibeat.hosts import pool, rows
 from calibeat.hosts.groups import Groups
 from calibeat.monitor import shift
 from calibeat.monitor.notices import Notices
@@ -48,8 +48,10 @@ from calibeat.service.rollups import Rollups
 from calibeat.service.shape import Shape
 from calibeat.service.store.types import SUMS
 
-for file in core.SOURCES:  # an entry is known when its file is imported
-    import_module(f"calibeat.{file.removesuffix('.py').replace('/', '.')}")
+PACKAGE = Path(core.__file__).parent
+FILES = [file for file in PACKAGE.rglob("*.py") if re.search(r"^@(entry|loop)$", file.read_text(), re.MULTILINE)]
+for file in FILES:  # an entry is known when its file is imported
+    import_module(".".join(["calibeat", *file.relative_to(PACKAGE).with_suffix("").parts]))
 
 ENTRIES = {entry.__name__: entry for entry in subset._PLAIN}
 COMPILED = type(loops.run)
@@ -629,7 +631,7 @@ def test_every_entry_of_the_core_is_known() -> None:
     assert {name for name in made - set(ENTRIES) if name.partition("_")[0] in FOLDERS} == set()
 
 
-FOLDERS = {file.partition("/")[0] for file in core.SOURCES}
+FOLDERS = {file.relative_to(PACKAGE).with_suffix("").parts[0] for file in FILES}
 
 
 def test_a_difference_of_one_bit_is_found(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -647,22 +649,3 @@ def test_a_difference_of_one_bit_is_found(comparison: Comparison, monkeypatch: p
 def test_compiled_is_plain(scenario: Scenario, comparison: Comparison) -> None:
     scenario()
     assert comparison.names >= SCENARIOS[scenario]
-
-
-def test_numbers_that_are_written_twice_agree() -> None:
-    """Cython has its own names for some numbers of the kernels."""
-    folder = Path(calibeat.__file__).parent
-    if not (folder / "_stream.pxi").exists():
-        pytest.skip("it is installed without its sources")
-    text = (folder / "_stream.pxi").read_text() + (folder / "_groups.pxi").read_text()
-    found = {name: int(value) for name, value in re.findall(r"#define CALIBEAT_(\w+) (\d+)", text)}
-    assert found == {
-        "MOST_RECEIPT": group_kernels.MOST_GROUPED_RECEIPT,
-        "N": layout.N,
-        "LEARNT_ZERO": ledger.ZERO,
-        "LEARNT_OTHER": ledger.OTHER,
-        "GROUPED_NUMBERS": group_kernels.GROUPED_RECEIPT_WIDTH,
-        "GROUPED_EXPERT": group_kernels.GROUPED,
-        "EVICTED": group_kernels.EVICTED,
-        "MOST_ATTRIBUTES": group_kernels.MOST_ATTRIBUTES,
-    }

@@ -18,12 +18,14 @@ import pytest
 from twice import called_twice
 
 import calibeat
+from calibeat import _compiled as core
 from calibeat.core.subset import blank, exps, scratch, unrolled
 
 PACKAGE = Path(calibeat.__file__).parent
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parents[2] / "compiling"))
 
-from join_kernels import Joiner, NotAllowedError  # noqa: E402 - found on the path of the line above
+from join_kernels import CONSTANTS, Joiner, NotAllowedError  # noqa: E402 - found on the path of the line above
 
 IMPORTS = """from __future__ import annotations
 
@@ -71,9 +73,8 @@ def first(v: Vector) -> float:
 def joined(folder: Path, kernels: str, constants: dict[str, tuple[str, str]] | None = None) -> str:
     """The text that is made of a package with these kernels."""
     package = folder / "src" / "calibeat"
-    for name in ("core/fresh.py", "_util/types.py"):
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(PACKAGE / name, package / name)
+    (package / "_util").mkdir(parents=True, exist_ok=True)
+    shutil.copy(PACKAGE / "_util" / "types.py", package / "_util" / "types.py")
     (package / "toys.py").write_text(IMPORTS + TOYS + kernels)
     return Joiner(folder / "src", constants or {}).text()
 
@@ -200,11 +201,54 @@ def test_constants_with_a_name_in_c(tmp_path: Path) -> None:
             joined(tmp_path, toy, {"C_NAME": ("toys", own)})
 
 
-def test_the_files_that_were_used_are_noted(tmp_path: Path) -> None:
-    text = joined(tmp_path, "@entry\ndef toy(v: Vector) -> float:\n    return first(v)\n")
-    space: dict[str, Any] = {}
-    exec(text.splitlines()[0], space)  # noqa: S102 - our own line
-    assert set(space["SOURCES"]) == {"_util/types.py", "toys.py"}
+# ---- whether it is the core that runs --------------------------------------------------------------------------------
+
+
+def test_the_core_was_compiled_from_the_files_that_are_here() -> None:
+    made_from = made_from_of(Joiner(PACKAGE.parent, CONSTANTS).text())
+    assert made_from == core.MADE_FROM, "a kernel has changed since the core was compiled: run `make build`"
+
+
+def test_make_compiles_when_one_of_these_files_has_changed() -> None:
+    joiner = Joiner(PACKAGE.parent, CONSTANTS)
+    joiner.text()
+    command = ["make", "--silent", "--eval", "files: ; @echo $(CORE)", "files"]
+    watched = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert {str(file.relative_to(ROOT)) for file in joiner.files()} <= set(watched)
+    assert {"src/calibeat/_compiled.pyx", "src/calibeat/_stream.pxi", "setup.py"} <= set(watched)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "seen"),
+    [
+        ("0.5 * x", "0.25 * x", True),
+        ("WIDTH, GAIN = 3,", "WIDTH, GAIN = 4,", True),
+        ("    count: int", "    count: float", True),
+        ("@kernel\ndef half", "@large_kernel\ndef half", True),
+        ('"""A struct."""', '"""Two lines\n\n    of it."""', False),
+        ("def ordinary(x: float) -> float:\n", "def ordinary(x: float) -> float:\n    # What no kernel knows\n", False),
+    ],
+)
+def test_what_the_hash_sees(before: str, after: str, seen: bool, tmp_path: Path) -> None:
+    toy = "@entry\ndef toy(p: Pair) -> float:\n    return half(p.share) * WIDTH\n"
+    first = made_from_of(joined(tmp_path, toy))
+    file = tmp_path / "src" / "calibeat" / "toys.py"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    assert (made_from_of(Joiner(tmp_path / "src", {}).text()) != first) == seen
+
+
+def test_the_hash_sees_the_files_written_by_hand(tmp_path: Path) -> None:
+    toy = "@entry\ndef toy(x: float) -> float:\n    return x\n"
+    hashes = [made_from_of(joined(tmp_path, toy))]
+    for name in ("_compiled.pyx", "_stream.pxi"):
+        (tmp_path / "src" / "calibeat" / name).write_text("# by hand\n")
+        hashes.append(made_from_of(joined(tmp_path, toy)))
+    assert len(set(hashes)) == 3
+
+
+def made_from_of(text: str) -> str:
+    return re.fullmatch(r"MADE_FROM = '(\w{64})'", text.splitlines()[0]).group(1)
 
 
 # ---- what it means ---------------------------------------------------------------------------------------------------

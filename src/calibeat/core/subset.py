@@ -11,14 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from calibeat._util.types import Vector
-
-from .fresh import check_fresh
 
 try:
     _compiled: Any = import_module("calibeat._compiled")
@@ -30,9 +27,6 @@ except ImportError as error:  # pragma: no cover - nothing else can be tested th
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLAIN: dict[Any, Callable[..., Any]] = {}
-
-
-check_fresh(Path(__file__).parents[1], _compiled.SOURCES)
 
 
 def kernel(function: F) -> F:
