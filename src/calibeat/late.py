@@ -157,8 +157,9 @@ def schedule(
     comes = finish or found.due < length
     if found.moments is not None:
         comes = comes & (found.moments != NEVER)
-    # All that is left is learnt at the end: in the order of `due`, where nothing else is known.
-    moments = found.due if found.moments is None and finish and (found.due > length).any() else found.moments
+    moments = found.moments
+    if moments is None and finish and (found.due > length).any():  # of what is left, what is due first is learnt first
+        moments = np.maximum(found.due, length)
     return Schedule(np.where(comes, np.minimum(found.due, length), length + 1), moments)
 
 

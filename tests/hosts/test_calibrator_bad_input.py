@@ -23,6 +23,7 @@ from calibeat import (
     CalibeatError,
     Calibrator,
     Fixed,
+    Forecast,
     Hedging,
     Histogram,
     InvalidInput,
@@ -326,10 +327,12 @@ class Unfinished(Calibrator):
 
 @pytest.mark.parametrize("make", [Unfinished, lambda: Calibrator.__new__(Calibrator)])
 def test_a_calibrator_that_was_not_made(make: Callable[[], Calibrator]) -> None:
+    """A sentence and not a crash: it has no row."""
     receipt = Calibrator().predict(0.3)
     calls: list[Callable[[Calibrator], Any]] = [
         lambda cal: cal.predict(0.3),
         lambda cal: cal.update(receipt, 1),
+        lambda cal: cal.update(Forecast.from_json(receipt.to_json()), 1),
         lambda cal: cal.to_json(),
         lambda cal: cal.params,
     ]

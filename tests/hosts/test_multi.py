@@ -53,7 +53,7 @@ def test_a_run_may_finish_what_is_under_way(K: int) -> None:
     batch, single = MultiCalibrator(K), MultiCalibrator(K)
     P = batch.run(scores, labels, due=due, finish=True)
     assert batch.outcomes == 40
-    order, waiting = sorted(range(40), key=lambda i: (min(due[i], 40), i)), {}
+    order, waiting = sorted(range(40), key=lambda i: (due[i], i)), {}
     for i in range(41):
         while order and (due[order[0]] <= i or i == 40):
             j = order.pop(0)

@@ -54,7 +54,7 @@ def test_late_labels(K: int, finish: bool) -> None:
     receipts: dict[int, Any] = {}
     for i in range(N + 1):
         last = i == N
-        for j in sorted(receipts):
+        for j in sorted(receipts, key=lambda j: (max(due[j], N), j)):  # behind the end in the order of `due`
             arrived = due[j] <= (N - 1 if last and not finish else i) or (last and finish)
             if arrived and (last or keys[j] == keys[i]):
                 alone[int(keys[j])].update(receipts.pop(j), int(labels[j]))

@@ -97,7 +97,7 @@ class Issuer:
     def dump(self, events: int, settled: int) -> list[list[Any]]:
         """The generations that matter: those with an event that is made, and not settled for sure."""
         begun = [generation for generation in self.generations if generation[0] < events]
-        if events and not begun:  # none of the events is of a known generation, so that any may be
+        if not begun and settled < events:  # none of the events is of a known generation, so that any may be
             return [[events, None]]
         ends = [first for first, _ in begun[1:]] + [events]
         kept = [list(generation) for generation, end in zip(begun, ends, strict=False) if end > settled]
