@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_due, check_interval, check_lengths, check_outcomes, check_scores
-from calibeat._util.columns import read_column, to_array
+from calibeat._util.columns import read_column
 from calibeat._util.times import NEVER, OK, UNREADABLE, Clock, check_age, read_times
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.subset import entry
@@ -107,8 +107,8 @@ def _planned_by_times(length: int, due: Any, mature: Any, times: Any, outcome_ti
 
 def _known_times(outcome_times: Any, length: int, clock: Clock) -> Ints:
     """When each outcome is known, in microseconds since 1970; NEVER where it is missing."""
-    column, zoned = read_column("outcome_times", outcome_times)
-    found = clock.read("outcome_time", read_times(column, zoned=zoned))
+    column = read_column("outcome_times", outcome_times)
+    found = clock.read("outcome_time", read_times(column.as_array(), zoned=column.zoned))
     check_lengths(scores=length, outcome_times=len(found.values))
     if (found.states == UNREADABLE).any():
         row = int((found.states == UNREADABLE).argmax())
@@ -124,8 +124,8 @@ def moments_of(times: Any, length: int, clock: Clock | None = None) -> Ints:
     """
     if times is None:
         raise InvalidInput("mature must be a number of events where there are no times, got a time; give times=")
-    column, zoned = read_column("times", times)
-    found = (clock or Clock()).read("time", read_times(column, zoned=zoned))
+    column = read_column("times", times)
+    found = (clock or Clock()).read("time", read_times(column.as_array(), zoned=column.zoned))
     check_lengths(scores=length, times=len(found.values))
     if (found.states != OK).any():
         row = int((found.states != OK).argmax())
@@ -307,7 +307,7 @@ def share_known(
     >>> round(share_known([1, 1, 8, 1], [1, 1, 1, 1], age=5, watched=[9, 9, 9, 4]), 4)
     0.6667
     """
-    taken = np.asarray(to_array(delays), dtype=np.float64)
+    taken = read_column("delays", delays).as_array().astype(np.float64)
     labels = check_outcomes(outcomes)
     check_lengths(delays=len(taken), outcomes=len(labels))
     ones = labels == 1.0
@@ -320,14 +320,12 @@ def share_known(
     waited = taken[ones]
     if watched is None:
         return float(np.mean(waited <= age))
-    seen = np.asarray(to_array(watched), dtype=np.float64)
-    check_lengths(delays=len(taken), watched=len(seen))
-    seen = seen[ones]
+    all_seen = read_column("watched", watched).as_array().astype(np.float64)
+    check_lengths(delays=len(taken), watched=len(all_seen))
+    seen = all_seen[ones]
     if not (seen >= waited).all():
         row = int(np.flatnonzero(ones)[int((~(seen >= waited)).argmax())])
-        raise InvalidInput(
-            f"watched must be at least the delay of the 1, got {float(np.asarray(watched)[row])!r} - at row {row}"
-        )
+        raise InvalidInput(f"watched must be at least the delay of the 1, got {float(all_seen[row])!r} - at row {row}")
     later, count = np.unique(waited[waited > age], return_counts=True)
     # R_j = #(d <= d_j) - #(w < d_j), as d <= w
     at_risk = np.searchsorted(np.sort(waited), later, side="right") - np.searchsorted(np.sort(seen), later, side="left")

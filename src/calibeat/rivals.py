@@ -47,7 +47,7 @@ from calibeat._util.check import (
     check_whole,
     shown,
 )
-from calibeat._util.columns import like, to_array
+from calibeat._util.columns import like
 from calibeat._util.extras import need
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, WordMaker
@@ -359,9 +359,8 @@ class Host:
         InvalidInput : columns of different lengths or a number outside its range (the message names the row); groups
             that are not those of this host. Nothing is learnt then.
         """
-        asked, values, served = check_scores(scores), to_array(outcomes), self._served
-        missing = np.array([value is None or value != value for value in values], dtype=bool)  # noqa: PLR0124 - NaN
-        n, known = len(asked), check_outcomes(values, ~missing)
+        asked, known, served = check_scores(scores), check_outcomes(outcomes, optional=True), self._served
+        n, missing = len(asked), np.isnan(known)
         check_lengths(scores=n, outcomes=len(known))
         maker = self._maker_for(groups)
         words = None if maker is None else maker.of_events(groups, n).reshape(n, -1)

@@ -150,7 +150,7 @@ def test_a_member_gives_a_column_for_a_column() -> None:
         ({"due": [1.0, 2.0]}, "whole numbers"),
         ({"outcomes": [1, 2], "due": [1, 2]}, r"outcome must be 0 or 1, got 2.0|none"),
         ({"outcomes": [1, 0.5]}, "outcome must be 0 or 1, got 0.5 - at row 1"),
-        ({"outcomes": [1, None]}, "outcome must be 0 or 1, got NoneType None - at row 1"),
+        ({"outcomes": [1, "no"]}, "outcome must be 0 or 1, got str 'no' - at row 1"),
         ({"outcomes": [[1], [0]]}, "one-dimensional"),
         ({"outcomes": [np.zeros((2, 2)), np.zeros((2, 3))]}, "one-dimensional"),
         ({"outcomes": [1]}, "same length"),

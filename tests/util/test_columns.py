@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -17,7 +18,18 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from calibeat import OPS, TOPS, Bank, Calibrator, InvalidInput, MissingExtra, MultiCalibrator, backtest, metrics
+from calibeat import (
+    OPS,
+    TOPS,
+    Bank,
+    Calibrator,
+    InvalidInput,
+    MissingExtra,
+    MultiBank,
+    MultiCalibrator,
+    backtest,
+    metrics,
+)
 from calibeat._util import columns as frames
 
 SCORES, OUTCOMES, DUE = [0.2, 0.7, 0.6, 0.9], [0, 1, 1, 0], [1, 3, 4, 9]
@@ -30,7 +42,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     ),
     "pandas on Arrow": lambda values: pd.Series(values, index=INDEX).convert_dtypes(dtype_backend="pyarrow"),
     "polars": pl.Series,
-    "Arrow, chunked": lambda values: pa.chunked_array([values[:1], values[1:]]),
+    "Arrow, chunked": lambda values: pa.chunked_array([pa.array(values)[:1], pa.array(values)[1:]]),
     "Arrow": pa.array,
 }
 
@@ -126,7 +138,7 @@ def test_decimals_are_numbers() -> None:
     for bad in (Decimal("NaN"), Decimal("sNaN"), Decimal("1.5"), Decimal("1e400")):
         with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\]"):
             cal.predict(bad)
-    with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got nan - at row 1"):
+    with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got a missing value - at row 1"):
         cal.run(pl.Series([Decimal("0.5"), None]), [0, 1])
 
 
@@ -220,9 +232,9 @@ def test_missing_outcomes_matter_where_they_are_due(outcomes: Any) -> None:
         (pd.DataFrame({"a": SCORES}), "one-dimensional array, got shape"),
         (pl.DataFrame({"a": SCORES}), "got shape"),
         (pa.table({"a": SCORES}), "got shape"),
-        (pl.LazyFrame({"a": SCORES}), "got shape"),
-        (pa.scalar(0.5), "got shape"),
-        (pl.Series(list("abcd")), "got an array of <U1 that starts with 'a'"),
+        (pl.LazyFrame({"a": SCORES}), "one-dimensional array, got LazyFrame"),
+        (pa.scalar(0.5), "got DoubleScalar - one event"),
+        (pl.Series(list("abcd")), "got str 'a' - at row 0"),
         (pl.Series([[0.1]] * 4), "at row 0"),
         (pd.Series(list("abcd"), dtype="category"), "got str 'a' - at row 0"),
         (pl.Series([], dtype=pl.Float64), "arrays must have the same length"),
@@ -251,11 +263,13 @@ def test_arrays_and_lists_never_load_a_library_of_data_frames() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_arrays_are_handed_through_untouched() -> None:
+def test_arrays_are_read_without_a_copy() -> None:
     array = np.array(SCORES)
-    assert frames.to_array(array) is array and frames.like(array, array) is array
+    column = frames.read_column("scores", array)
+    assert np.shares_memory(column.as_array(), array) and frames.like(array, array) is array
     memory = memoryview(array)
-    assert frames.to_array(memory) is memory and frames.like(memory, array) is array
+    assert np.shares_memory(frames.read_column("scores", memory).as_array(), array)
+    assert frames.like(memory, array) is array
 
 
 WORDS = ["oslo", "rome", "oslo", "paris"]
@@ -316,3 +330,158 @@ def test_a_frame_with_two_columns_of_one_name_is_refused(use: Callable[[Any], An
     for frame in (pd.DataFrame([values], columns=names), table):
         with pytest.raises(InvalidInput, match="must have different names, got one twice"):
             use(frame)
+
+
+# ---- every kind of column at every door --------------------------------------------------------------------------
+
+
+class Stream:
+    """What another library exports: the least that Arrow's PyCapsule interface asks for. It can be read once."""
+
+    def __init__(self, values: Any) -> None:
+        self._column: Any = (
+            values if isinstance(values, pa.Table) else pa.chunked_array([pa.array(values)[:1], pa.array(values)[1:]])
+        )
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        column, self._column = self._column, None
+        return column.__arrow_c_stream__(requested_schema)
+
+
+class Exported:
+    """The same for one array."""
+
+    def __init__(self, values: Any) -> None:
+        self._array = pa.array(values)
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._array.__arrow_c_array__(requested_schema)
+
+
+def masked(values: list[Any]) -> Any:
+    known = next(value for value in values if value is not None)
+    filled = [known if value is None else value for value in values]
+    return np.ma.array(filled, mask=[value is None for value in values])
+
+
+def with_nan(values: list[Any]) -> Any:
+    return [float("nan") if value is None else value for value in values]
+
+
+CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "a list": list,
+    "a tuple": tuple,
+    "a deque": deque,
+    "an array of objects": lambda values: np.array(values, dtype=object),
+    "a masked array": masked,
+    "pandas": pd.Series,
+    "pandas, nullable": lambda values: pd.Series(values, dtype=object).convert_dtypes(),
+    "pandas on Arrow": lambda values: pd.Series(values, dtype=object).convert_dtypes(dtype_backend="pyarrow"),
+    "an index of pandas": pd.Index,
+    "polars": pl.Series,
+    "Arrow": pa.array,
+    "Arrow, chunked": lambda values: pa.chunked_array([pa.array(values)[:1], pa.array(values)[1:]]),
+    "Arrow, dictionary": lambda values: pa.array(values).dictionary_encode(),
+    "a stream": Stream,
+    "an exported array": Exported,
+}
+WHOLE = CONTAINERS | {
+    "an array": np.array,
+    "an array backwards": lambda values: np.array(values[::-1])[::-1],
+    "a new kind of series": Derived,
+    "NumPy's values": lambda values: list(np.array(values)),
+}
+CITIES, NUMBERS = ["oslo", "rome", "oslo", "paris"], [7, 2**40, 7, -1]
+LABELS = ["cat", "dog", "dog", "bird"]
+MATRIX = [[0.2, 0.3, 0.5], [0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
+
+
+def results(make: Callable[[list[Any]], Any]) -> dict[str, Any]:
+    """What every door gives for columns that `make` makes."""
+    found: dict[str, Any] = {}
+    cal, bank = Calibrator(TOPS), Bank(TOPS)
+    found["run"] = cal.run(make(SCORES), make(OUTCOMES))
+    found["late"] = cal.run(make(SCORES), make(OUTCOMES), due=make(DUE))
+    found["predict_many"] = cal.predict_many(make(SCORES))
+    for keys in (CITIES, NUMBERS):
+        bank = Bank(TOPS)
+        found[f"bank, {keys[0]}"] = bank.run(make(keys), make(SCORES), make(OUTCOMES))
+        found[f"bank many, {keys[0]}"] = bank.predict_many(make(keys), make(SCORES))
+        found[f"fold, {keys[0]}"] = bank.fold(make(keys), make(SCORES), with_nan([None] * 4)).forecasts
+        found[f"keys, {keys[0]}"] = np.array(list(bank))
+    words = Calibrator(groups=["city", "number", "both"])
+    groups = {"city": make(CITIES), "number": make(NUMBERS), "both": make([True, False, True, True])}
+    found["groups"] = words.run(make(SCORES), make(OUTCOMES), groups=groups)
+    many = MultiCalibrator(make(["cat", "dog", "bird"]))
+    found["labels"] = many.run(MATRIX, make(LABELS))
+    found["columns"] = MultiCalibrator(3).run(MATRIX, make([0, 1, 1, 2]))
+    found["banks of labels"] = MultiBank(["cat", "dog", "bird"]).run(make(CITIES), MATRIX, make(LABELS))
+    found["metric"] = np.array([metrics.brier_score(make(LABELS), MATRIX, classes=["cat", "dog", "bird"])])
+    return {name: np.asarray(as_list(values)) for name, values in found.items()}
+
+
+@pytest.mark.parametrize("make", WHOLE.values(), ids=WHOLE)
+def test_every_kind_of_column_at_every_door(make: Callable[[list[Any]], Any]) -> None:
+    wanted, found = results(list), results(make)
+    for name, values in wanted.items():
+        assert found[name].tolist() == values.tolist(), name
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_what_is_missing_is_missing_in_every_kind_of_column(make: Callable[[list[Any]], Any]) -> None:
+    gaps = [1, None, 0, 1]
+    wanted = Bank(TOPS).run(CITIES, SCORES, [1, float("nan"), 0, 1]).tolist()
+    assert Bank(TOPS).run(CITIES, SCORES, make(gaps)).tolist() == wanted
+    with pytest.raises(
+        InvalidInput, match=r"^outcome must be 0 or 1, got (a missing value|nan|NoneType None|NAType <NA>) - at row 1$"
+    ):
+        Calibrator(TOPS).run(SCORES, make(gaps))
+    with pytest.raises(
+        InvalidInput,
+        match=r"^score must be (a number )?in \[0, 1\], got (a missing value|nan|NoneType None) - at row 1$",
+    ):
+        Calibrator(TOPS).run(make([0.5, None, 0.2, 0.1]), OUTCOMES)
+
+    labels = ["cat", None, "dog", "bird"]
+    want = MultiBank(["cat", "dog", "bird"]).run(CITIES, MATRIX, labels)
+    assert MultiBank(["cat", "dog", "bird"]).run(CITIES, MATRIX, make(labels)).tolist() == want.tolist()
+    with pytest.raises(InvalidInput, match=r"^label must be one of .* got (None|nan|<NA>) - at row 1$"):
+        MultiCalibrator(["cat", "dog", "bird"]).run(MATRIX, make(labels))
+
+    for column in (["no", None, "fr", "no"], [7, None, 2**40, 7], [True, None, False, True]):
+        want = Calibrator(groups=["a"]).run(SCORES, OUTCOMES, groups={"a": column})
+        assert Calibrator(groups=["a"]).run(SCORES, OUTCOMES, groups={"a": make(column)}).tolist() == want.tolist()
+
+    for keys in (["a", None, "b", "c"], [7, None, 8, 9]):
+        with pytest.raises(InvalidInput, match=r"^key must be an int or a string, got .* - at row "):
+            Bank(TOPS).run(make(keys), SCORES, OUTCOMES)
+
+
+def test_a_fold_reads_every_kind_of_column() -> None:
+    keys, scores, outcomes, of = ["a", "a", "b", "b"], [0.5, None, 0.2, None], [None, 0, None, 1], [-1, 0, -1, 2]
+    wanted = Bank(TOPS).fold(keys, with_nan(scores), with_nan(outcomes), of=of).forecasts
+    assert np.isnan(wanted).tolist() == [False, True, False, True]
+    for name, make in CONTAINERS.items():
+        found = Bank(TOPS).fold(make(keys), make(scores), make(outcomes), of=of).forecasts
+        assert np.array_equal(found, wanted, equal_nan=True), name
+
+
+def test_exported_tables_are_matrices_and_attributes() -> None:
+    table = pa.table({name: [row[at] for row in MATRIX] for at, name in enumerate(["cat", "dog", "bird"])})
+    want = MultiCalibrator(["cat", "dog", "bird"]).run(MATRIX, LABELS)
+    assert MultiCalibrator(["cat", "dog", "bird"]).run(Stream(table), LABELS).tolist() == want.tolist()
+    groups = {"city": CITIES, "number": NUMBERS}
+    want = Calibrator(groups=["city", "number"]).run(SCORES, OUTCOMES, groups=groups)
+    found = Calibrator(groups=["city", "number"]).run(SCORES, OUTCOMES, groups=Stream(pa.table(groups)))
+    assert found.tolist() == want.tolist()
+    with pytest.raises(InvalidInput, match=r"^scores must be a one-dimensional array, got Stream"):
+        Calibrator(OPS).run(Stream(pa.table({"a": SCORES})), OUTCOMES)
+
+
+def test_exported_columns_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = Stream(SCORES)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(
+        MissingExtra, match=r"columns of exported Arrow arrays need pyarrow: pip install 'calibeat\[frames\]'"
+    ):
+        Calibrator(OPS).run(column, OUTCOMES)

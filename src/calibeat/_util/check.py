@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from calibeat.errors import InvalidInput
 
-from .columns import to_array, to_matrix
-from .types import Ints, Vector
+from .columns import Column, read_column, to_matrix
+from .types import Flags, Ints, Vector
 
 # Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
 SMALLEST, LARGEST = 1e-10, 1e10
@@ -58,15 +58,17 @@ def _other_kind(score: Any) -> str:
     return " - many events? use run(scores, outcomes) or predict_many(scores)" if shape else ""
 
 
-def _other_shape(name: str, shape: tuple[int, ...]) -> str:
+def _hint_for_others(shape: tuple[int, ...]) -> str:
     """How to make one dimension of another shape, as the end of a message."""
     if len(shape) == 2 and shape[1] == 2:
         return " - of predict_proba take the second column, [:, 1]"
     if len(shape) == 2 and shape[1] > 2:
         return " - many classes? MultiCalibrator takes a column for each"
-    if len(shape) > 1:
-        return " - .ravel() makes one dimension of it"
-    return " - one event? use predict(score)" if name == "score" else ""
+    return " - .ravel() makes one dimension of it" if len(shape) > 1 else ""
+
+
+def _hint_for_scores(shape: tuple[int, ...]) -> str:
+    return _hint_for_others(shape) or " - one event? use predict(score)"
 
 
 def _other_scale(score: float) -> str:
@@ -92,55 +94,65 @@ def check_outcome(outcome: Any) -> float:
 # ---- arrays ------------------------------------------------------------------------------------------------------
 
 
-def check_scores(scores: Any, name: str = "score") -> Vector:
-    """A one-dimensional array of probabilities; names the first bad row."""
-    array = _numbers(scores, name, "a number in [0, 1]")
+def check_scores(scores: Any, name: str = "score", needed: Flags | None = None) -> Vector:
+    """A one-dimensional array of probabilities; names the first bad row.
+
+    Rows that are not `needed` may hold anything and come back as 0.
+    """
+    column = read_column(f"{name}s", scores, hint=_hint_for_scores if name == "score" else _hint_for_others)
+    if needed is not None:
+        column = column.only(needed)
+    array = _numbers(column, name, "a number in [0, 1]")
     bad = ~((array >= 0.0) & (array <= 1.0))
     if bad.any():
         row = int(bad.argmax())
-        got = float(array[row])
-        raise InvalidInput(f"{name} must be in [0, 1], got {got!r} - at row {row}{_other_scale(got)}")
+        raise InvalidInput(
+            f"{name} must be in [0, 1], got {_got(column, array, row)} - at row {row}{_other_scale(array[row])}"
+        )
     return array
 
 
-def check_outcomes(outcomes: Any, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
-    """A one-dimensional array of 0 and 1; rows that are not `needed` may hold anything and come back as 0."""
-    if type(outcomes) is not np.ndarray:
-        outcomes = to_array(outcomes)
-    if needed is not None:
-        outcomes = _blanked(outcomes, needed)
-    array = _numbers(outcomes, "outcome", "0 or 1", booleans=True)
+def check_outcomes(outcomes: Any, needed: Flags | None = None, *, optional: bool = False) -> Vector:
+    """A one-dimensional array of 0 and 1; names the first bad row.
+
+    Rows that are not `needed` may hold anything and come back as 0. If outcomes are `optional`, those that are missing
+    or not needed come back as NaN.
+
+    >>> check_outcomes([1, float("nan"), False], optional=True)
+    array([ 1., nan,  0.])
+    """
+    column, known = _plain(read_column("outcomes", outcomes, hint=_hint_for_others)), needed
+    if optional:
+        absent = column.absent()
+        if absent.any():
+            known = ~absent if needed is None or len(needed) != len(absent) else needed & ~absent
+    if known is not None:
+        column = column.only(known)
+    array = _numbers(column, "outcome", "0 or 1", booleans=True)
     bad = (array != 0.0) & (array != 1.0)
     if bad.any():
         row = int(bad.argmax())
-        raise InvalidInput(f"outcome must be 0 or 1, got {float(array[row])!r} - at row {row}")
+        raise InvalidInput(f"outcome must be 0 or 1, got {_got(column, array, row)} - at row {row}")
+    if optional and known is not None and len(known) == len(array):
+        array = np.where(known, array, math.nan)
     return array
 
 
-def _blanked(outcomes: Any, needed: npt.NDArray[np.bool_]) -> Any:
-    """The outcomes with 0 where none is needed, if they are as many; if not, the caller will say so."""
-    values = outcomes if isinstance(outcomes, np.ndarray) else np.array(outcomes, dtype=object)
-    if values.shape != needed.shape:
-        return outcomes
-    return np.where(needed, values, 0)
+def _got(column: Column, array: Vector, row: int) -> str:
+    """What stands in a row, for a message."""
+    return "a missing value" if column.missing is not None and column.missing[row] else repr(float(array[row]))
 
 
 def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
     """For each event the position of the prediction just before which its outcome arrives: later than its own."""
-    due = to_array(due)
-    try:
-        array = np.asarray(due)
-    except ValueError as error:
-        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {shown(due)}") from error
+    array = read_column("due", due, "a one-dimensional array of whole numbers").as_array()
     if array.dtype.kind == "M" or (array.dtype.kind in "OU" and array.size and isinstance(array.flat[0], (date, str))):
         raise InvalidInput(
             "due must be positions in this batch, whole numbers, got dates - say times= and outcome_times= instead, "
             "the times of scores and outcomes"
         )
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InvalidInput(
-            f"due must be a one-dimensional array of whole numbers, got {array.ndim} dimensions of {array.dtype}"
-        )
+    if array.dtype.kind not in "iu":
+        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {array.dtype}")
     check_lengths(scores=length, due=len(array))
     if array.dtype == np.uint64:  # what does not fit is far in the future
         array = np.minimum(array, np.uint64(np.iinfo(np.int64).max))
@@ -161,34 +173,36 @@ def check_lengths(**lengths: int) -> None:
         raise InvalidInput(f"arrays must not be empty, got length 0 for {', '.join(lengths)}")
 
 
-def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> Vector:
-    if type(values) is not np.ndarray:
-        values = to_array(values)
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InvalidInput(f"{name}s must be a one-dimensional array, got a ragged {type(values).__name__}") from error
-    if array.ndim != 1:
-        raise InvalidInput(
-            f"{name}s must be a one-dimensional array, got shape {array.shape}{_other_shape(name, array.shape)}"
-        )
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        row = int(np.ma.getmaskarray(values).argmax())
-        raise InvalidInput(f"{name} must be {wanted}, got a masked value - at row {row}")
-    if array.dtype == object or isinstance(values, (list, tuple)):
-        # NumPy makes one kind of all the elements, and with it an innocent number of a mistake.
+def _numbers(column: Column, name: str, wanted: str, *, booleans: bool = False) -> Vector:
+    """The numbers of a column, NaN where one is missing, as the one kind of array that each kernel is compiled for.
+
+    That is: contiguous, aligned, writeable.
+    """
+    column = _plain(column, booleans=booleans)
+    values, missing = column.values, column.missing
+    if isinstance(values, list):
+        values = values if missing is None else np.where(missing, math.nan, np.array(values, dtype=object)).tolist()
         for row, value in enumerate(values):
             if not (_is_number(value) or (booleans and isinstance(value, (bool, np.bool_)))):
                 got = f"{type(value).__name__} {shown(value)}"
                 raise InvalidInput(f"{name} must be {wanted}, got {got} - at row {row}")
-        if array.dtype == object:
-            array = np.array([_float(value) for value in values])
-    elif array.dtype.kind not in ("biuf" if booleans else "iuf"):
-        first = shown(array[0].item()) if len(array) else "nothing"
-        got = f"an array of {array.dtype} that starts with {first}"
+        return np.array([_float(value) for value in values])
+    if values.dtype.kind not in ("biuf" if booleans else "iuf"):
+        first = shown(values[0].item()) if len(values) else "nothing"
+        got = f"an array of {values.dtype} that starts with {first}"
         raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
-    # One kind of array, so that each kernel is compiled once: contiguous, aligned, writeable.
-    return np.require(array, np.float64, ["C", "A", "W"])
+    numbers = np.require(values, np.float64, ["C", "A", "W"])
+    return numbers if missing is None else np.where(missing, math.nan, numbers)
+
+
+def _plain(column: Column, *, booleans: bool = True) -> Column:
+    """The column as an array if it is a list of plain numbers; if not, itself: NumPy would make numbers of mistakes."""
+    from calibeat._compiled import numbers_of  # which imports this module
+
+    if not isinstance(column.values, list):
+        return column
+    numbers = np.empty(len(column))
+    return Column(numbers, column.missing) if numbers_of(column.values, numbers, booleans) else column
 
 
 # ---- hyper-parameters --------------------------------------------------------------------------------------------
@@ -294,19 +308,14 @@ def check_labelled(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -
 
 
 def _label_columns(labels: Any, length: int, K: int, classes: Sequence[Any] | None) -> Ints:
-    values = to_array(labels)
-    items = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    if len(items) != length:
-        raise InvalidInput(f"arrays must have the same length, got labels {len(items)}, forecasts {length}")
+    column = read_column("labels", labels)
+    check_lengths(labels=len(column), forecasts=length)
     known = list(range(K)) if classes is None else list(classes)
     if len(known) != K:
         raise InvalidInput(f"classes must be as many as the {K} columns, got {len(known)}")
-    index = {label: column for column, label in enumerate(known)}
-    columns = np.empty(length, dtype=np.int64)
-    for row, label in enumerate(items):
-        found = index.get(label, -1) if isinstance(label, (str, int, float)) else -1
-        if found < 0:
-            wanted = f"a column number from 0 to {K - 1}" if classes is None else "one of the classes"
-            raise InvalidInput(f"label must be {wanted}, got {shown(label)} - at row {row}")
-        columns[row] = found
-    return columns
+    places = column.places({label: place for place, label in enumerate(known)})
+    if (places < 0).any():
+        row = int((places < 0).argmax())
+        wanted = f"a column number from 0 to {K - 1}" if classes is None else "one of the classes"
+        raise InvalidInput(f"label must be {wanted}, got {shown(column.value(row))} - at row {row}")
+    return places

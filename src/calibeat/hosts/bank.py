@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import Forecast, MultiForecast, numbers_of
+from calibeat._compiled import Forecast, MultiForecast
 from calibeat._util import processes
 from calibeat._util.check import (
     check_choice,
@@ -36,7 +36,7 @@ from calibeat._util.check import (
     check_whole,
     shown,
 )
-from calibeat._util.columns import like, to_array
+from calibeat._util.columns import like
 from calibeat._util.files import checked_path
 from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
@@ -220,11 +220,11 @@ class Bank:
 
     def _check_outcomes(self, outcomes: Any, needed: Flags | None = None) -> Vector:
         """The outcomes of a batch: the column of each label; NaN where none is known or needed."""
-        return check_labels(outcomes, needed)
+        return check_outcomes(outcomes, needed, optional=True)
 
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
         """The scores of a fold; where none is asked for there may be anything."""
-        return check_scores(blanked(scores, asked))
+        return check_scores(scores, needed=asked)
 
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         """The forecasts in the kind of the scores."""
@@ -1247,60 +1247,6 @@ def _own_forecasts(asked: Flags, of: Ints | None) -> Ints:
         row = int(bad.argmax())
         raise InvalidInput(f"of must be the position of an earlier forecast or -1, got {int(own[row])} - at row {row}")
     return own
-
-
-def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
-    """A one-dimensional array of 0, 1 and NaN. NaN is an outcome that is missing or is not `needed`.
-
-    >>> check_labels([1, float("nan"), False])
-    array([ 1., nan,  0.])
-    """
-    if type(outcomes) not in (list, np.ndarray):
-        outcomes = to_array(outcomes)
-    found = _plain_numbers(outcomes) if needed is None else None
-    if found is not None and ((found == 0.0) | (found == 1.0) | np.isnan(found)).all():
-        return found
-    missing = _missing(outcomes)
-    if missing is None or (needed is not None and missing.shape != needed.shape):
-        return check_outcomes(outcomes)
-    known = ~missing if needed is None else needed & ~missing
-    if known.all():
-        return check_outcomes(outcomes)
-    labels = check_outcomes(outcomes, needed=known)
-    labels[~known] = np.nan
-    return labels
-
-
-def blanked(values: Any, known: Flags) -> Any:
-    """The values with 0 where none is known, if they are as many."""
-    values = to_array(values)
-    found = values if isinstance(values, np.ndarray) else _plain_numbers(values)
-    if found is None:
-        found = np.array(values, dtype=object)
-    return np.where(known, found, 0.0) if found.shape == known.shape else values
-
-
-def _plain_numbers(values: Any) -> Vector | None:
-    """A list of plain numbers as an array; None for anything else."""
-    if type(values) is not list:
-        return None
-    found = np.empty(len(values))
-    return found if numbers_of(values, found) else None
-
-
-def _missing(outcomes: Any) -> Flags | None:
-    """Where there is no outcome; None for what is no column of them."""
-    try:
-        values = outcomes if isinstance(outcomes, np.ndarray) else np.array(outcomes, dtype=object)
-    except ValueError:
-        return None
-    if values.ndim != 1:
-        return None
-    if values.dtype.kind == "f":
-        return np.isnan(values)
-    if values.dtype.kind != "O":
-        return np.zeros(len(values), dtype=np.bool_)
-    return np.array([isinstance(value, (float, np.floating)) and value != value for value in values], dtype=np.bool_)  # noqa: PLR0124
 
 
 # ---- one key: ``bank[key]`` --------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import math
 import secrets
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,7 +20,7 @@ import numpy.typing as npt
 
 from calibeat._compiled import EventWords
 from calibeat._util.check import check_whole, shown
-from calibeat._util.columns import Table, as_frame, as_series
+from calibeat._util.columns import Column, Table, as_frame, is_absent, read_column
 from calibeat._util.extras import need
 from calibeat._util.processes import new_lock
 from calibeat._util.types import Ints, Vector
@@ -292,7 +291,10 @@ def plain_value(name: str, value: Any) -> Value:
     >>> plain_value("hour", 7.0), plain_value("hour", float("nan")), plain_value("hour", "07")
     (7, None, '07')
     """
-    if value is None or _is_missing(value):
+    kind = type(value)
+    if kind is str or kind is bool or (kind is int and _LEAST_INT <= value <= _MOST_INT):
+        return value
+    if is_absent(value):
         return None
     is_span = isinstance(value, np.timedelta64)  # NumPy counts it among whole numbers
     if isinstance(value, (bool, np.bool_)):
@@ -308,17 +310,7 @@ def plain_value(name: str, value: Any) -> Value:
         if not _LEAST_INT <= value <= _MOST_INT:
             raise InvalidInput(f"{name} must fit into 64 bits with a sign, got {shown(value)}")
         return int(value)
-    kind = type(value).__name__
-    raise InvalidInput(f"{name} must be a string, a whole number, a bool or None, got {kind} {shown(value)}")
-
-
-def _is_missing(value: Any) -> bool:
-    """Whether it says that a value is missing: NaN, or NA and NaT of pandas, which need not be there."""
-    if isinstance(value, (float, np.floating)):
-        return math.isnan(value)
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return bool(np.isnat(value))
-    return type(value).__name__ in ("NAType", "NaTType")
+    raise InvalidInput(f"{name} must be a string, a whole number, a bool or None, got {kind.__name__} {shown(value)}")
 
 
 def canonical(name: str, value: Value) -> bytes:
@@ -376,12 +368,16 @@ class WordMaker(EventWords):
 
     def of_value(self, k: int, value: Any) -> int:
         """The word of a value of attribute k."""
+        return self._words(k, [value])[0]
+
+    def _words(self, k: int, values: list[Any]) -> list[int]:
         name = self.groups.attributes[k]
-        plain = plain_value(name, value)
-        word = hash_word(self._key, k, canonical(name, plain))
+        plain = [plain_value(name, value) for value in values]
+        words = [hash_word(self._key, k, canonical(name, value)) for value in plain]
         if self.groups.names:
-            self._note(word, plain)
-        return word
+            for word, value in zip(words, plain, strict=True):
+                self._note(word, value)
+        return words
 
     def _note(self, word: int, value: Value) -> None:
         """Write a name in the book; the oldest leaves where there is no room."""
@@ -409,25 +405,47 @@ class WordMaker(EventWords):
         """
         words = np.empty((events, len(self.groups.attributes)), dtype=np.uint64)
         for k, (name, column) in enumerate(zip(self.groups.attributes, self._columns(columns), strict=True)):
-            values = _values(name, column)
+            values = read_column(name, column, "a one-dimensional column")
             if len(values) != events:
                 raise InvalidInput(f"{name} must have a value for each of the {events} scores, got {len(values)}")
             self.of_column(k, values, words[:, k], first_row)
         return words.view(np.int64).reshape(-1)
 
-    def of_column(self, k: int, values: npt.NDArray[Any] | list[Any], words: Words, first_row: int = 0) -> None:
-        """Fill in the words of values of attribute k: numbers or bools in an array, or a list of anything.
+    def of_column(self, k: int, column: Column, words: Words, first_row: int = 0) -> None:
+        """Fill in the words of values of attribute k. Each distinct value is hashed once.
 
         Raises
         ------
         InvalidInput : a value is none that an attribute can have; the message names its row.
         """
-        read = self._of_numbers if isinstance(values, np.ndarray) else self._of_list
-        for first in range(0, len(values), AT_ONCE):
+        for first in range(0, len(column), AT_ONCE):
+            distinct, codes = column.part(slice(first, first + AT_ONCE)).codes()
             try:
-                words[first : first + AT_ONCE] = read(k, values[first : first + AT_ONCE])
-            except _BadValue as bad:
-                raise InvalidInput(f"{bad} - at row {first_row + first + bad.row}") from None
+                found = self.of_values(k, distinct)
+            except InvalidInput:
+                self._refuse(k, distinct, codes, first_row + first)
+                raise  # pragma: no cover - one of them is bad
+            words[first : first + AT_ONCE] = found[codes]
+
+    def of_values(self, k: int, values: list[Any]) -> Words:
+        """The word of each value of attribute k.
+
+        Raises
+        ------
+        InvalidInput : a value is none that an attribute can have.
+        """
+        return np.array(self._words(k, values), dtype=np.uint64)
+
+    def _refuse(self, k: int, distinct: list[Any], codes: Ints, first_row: int) -> None:
+        """Raise the error of the first row whose value has one."""
+        name, errors = self.groups.attributes[k], np.zeros(len(distinct), dtype=object)
+        for code, value in enumerate(distinct):
+            try:
+                canonical(name, plain_value(name, value))
+            except InvalidInput as error:
+                errors[code] = error
+        row = int(errors.astype(bool)[codes].argmax())
+        raise InvalidInput(f"{errors[codes[row]]} - at row {first_row + row}") from None
 
     def _columns(self, columns: Any) -> list[Any]:
         """One column for each attribute, in order."""
@@ -452,124 +470,12 @@ class WordMaker(EventWords):
         groups.check_names(frame.columns)
         return [frame[name] for name in groups.attributes]
 
-    def _of_numbers(self, k: int, values: Any) -> Words:
-        """The words of a column of bools, whole numbers, or floats."""
-        if values.dtype.kind == "f":
-            values = values.astype(np.float64) if values.dtype == np.float16 else values  # which has no 2^63
-            present = ~np.isnan(values)
-            self._refuse(
-                k, values, present & ((values != np.floor(values)) | ~((values >= -(2.0**63)) & (values < 2.0**63)))
-            )
-            words = np.empty(len(values), dtype=np.uint64)
-            words[present] = self._of_numbers(k, values[present].astype(np.int64))
-            if not present.all():
-                words[~present] = self.of_value(k, None)
-            return words
-        if values.dtype.kind == "b":
-            both = np.array([self.of_value(k, b) if (values == b).any() else 0 for b in (False, True)], dtype=np.uint64)
-            return both[values.astype(np.intp)]
-        if values.dtype == np.uint64:
-            self._refuse(k, values, values > np.uint64(_MOST_INT))
-        if len(values) == 0:
-            return np.empty(0, dtype=np.uint64)
-        whole = values.astype(np.int64)
-        low, high = int(whole.min()), int(whole.max())
-        if high - low > max(1024, 2 * len(whole)):
-            distinct, at = np.unique(whole, return_inverse=True)
-            return self._of_ints(k, distinct.tolist())[at.reshape(-1)]
-        there = np.zeros(high - low + 1, dtype=np.bool_)
-        there[whole - low] = True
-        found = np.flatnonzero(there)
-        table = np.zeros(len(there), dtype=np.uint64)
-        table[found] = self._of_ints(k, (found + low).tolist())
-        return table[whole - low]
-
-    def _of_ints(self, k: int, values: list[int]) -> Words:
-        """The words of different whole numbers."""
-        words = np.array([hash_word(self._key, k, canonical("", value)) for value in values], dtype=np.uint64)
-        if self.groups.names:
-            for word, value in zip(words.tolist(), values, strict=True):
-                self._note(word, value)
-        return words
-
-    def _refuse(self, k: int, values: npt.NDArray[Any], bad: npt.NDArray[np.bool_]) -> None:
-        if bad.any():
-            self._find_bad(k, values[bad][:1].tolist(), int(bad.argmax()))
-
-    def _of_list(self, k: int, values: Any) -> Words:
-        """The words of a column of any values: each distinct one is hashed once."""
-        one_kind = len(set(map(type, values))) <= 1
-        keys: Sequence[Any] = values if one_kind else list(zip(map(type, values), values, strict=True))
-        try:
-            words = dict.fromkeys(keys, 0)
-            for key in words:
-                words[key] = self.of_value(k, key if one_kind else key[1])
-        except (TypeError, InvalidInput):  # a value that cannot be hashed is none that an attribute can have
-            self._find_bad(k, values, 0)
-            raise  # pragma: no cover - one of them is bad
-        return np.fromiter(map(words.__getitem__, keys), dtype=np.uint64, count=len(values))
-
-    def _find_bad(self, k: int, values: Sequence[Any], first: int) -> None:
-        """Raise the error of the first value that has one, with its row."""
-        name = self.groups.attributes[k]
-        for row, value in enumerate(values, first):
-            try:
-                canonical(name, plain_value(name, value))
-            except InvalidInput as error:
-                raise _BadValue(row, str(error)) from None
-
-
-class _BadValue(InvalidInput):
-    """A value that no attribute can have, and its row within a piece of a column."""
-
-    def __init__(self, row: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.row = row
-
 
 def _row(groups: Groups, row: Any, at: int) -> Sequence[Any]:
     try:
         return groups.in_order(row)
     except InvalidInput as error:
         raise InvalidInput(f"{error} - at row {at}") from None
-
-
-def _values(name: str, column: Any) -> npt.NDArray[Any] | list[Any]:
-    """A column as an array of bools or numbers, or as a list of anything."""
-    if isinstance(column, (list, tuple)):
-        return list(column)  # value by value: NumPy would turn [1, "1"] into strings
-    if isinstance(column, (str, bytes)):
-        raise InvalidInput(f"{name} must be a column of values, got {shown(column)}")
-    if not isinstance(column, np.ndarray):
-        column = _series_values(name, column)
-        if isinstance(column, list):
-            return column
-    if column.ndim != 1:
-        raise InvalidInput(f"{name} must be a one-dimensional column, got shape {column.shape}")
-    if isinstance(column, np.ma.MaskedArray):
-        return [
-            None if masked else value for value, masked in zip(column.data, np.ma.getmaskarray(column), strict=True)
-        ]
-    if column.dtype.kind in "biuf":
-        return column
-    if column.dtype.kind in "mM":  # only what is missing is a value; as Python's dates all would be ints or dates
-        return list(column)
-    return column.tolist()
-
-
-def _series_values(name: str, column: Any) -> npt.NDArray[Any] | list[Any]:
-    """The values of a column of a data frame library."""
-    if type(column).__module__.partition(".")[0] == "pandas" and not hasattr(column, "columns"):
-        column = sys.modules["pandas"].Series(column)  # an index or an array of pandas is no series of it
-    series = as_series(column)
-    if series is None:
-        if isinstance(column, Sequence):
-            return list(column)
-        raise InvalidInput(f"{name} must be a column of values, got {type(column).__name__}")
-    import narwhals as nw
-
-    is_number = series.dtype == nw.Boolean or (series.dtype.is_numeric() and not isinstance(series.dtype, nw.Decimal))
-    return np.asarray(series.to_numpy()) if is_number and series.null_count() == 0 else series.to_list()
 
 
 # ---- the state of one stream -----------------------------------------------------------------------------------------

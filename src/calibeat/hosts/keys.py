@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import shown
-from calibeat._util.columns import to_array
+from calibeat._util.columns import Column, read_column
 from calibeat._util.types import Ints, Slots
 from calibeat.core.randomness import mix_word
 from calibeat.core.subset import entry, kernel, prefetch
@@ -163,32 +163,23 @@ def plain_key(key: Any) -> int | bytes:
 
 def check_keys(keys: Any) -> KeyColumn:
     """A column of keys, all ints or all strings; names the first bad row."""
-    if isinstance(keys, (str, bytes, bytearray, memoryview)):
-        raise InvalidInput(f"keys must be a one-dimensional array of ints or strings, got {type(keys).__name__}")
-    keys = to_array(keys)
-    if isinstance(keys, Sequence) and not hasattr(keys, "__array__"):
-        keys = list(keys)  # NumPy would make one kind of all of them
-    else:
-        keys = _array(keys)
-        if keys.dtype.kind in "iu":
-            return IntColumn(_int64(keys))
-        if keys.dtype.kind == "U":
-            return StringColumn.of_array(keys)
-        if keys.dtype.kind != "O" and len(keys):
-            raise InvalidInput(_not_a_key(keys))
-    return _of_objects(keys)
-
-
-def _array(keys: Any) -> npt.NDArray[Any]:
-    array = np.asarray(keys)
-    if array.ndim != 1:
-        raise InvalidInput(f"keys must be a one-dimensional array of ints or strings, got shape {array.shape}")
-    if isinstance(keys, np.ma.MaskedArray) and np.ma.is_masked(keys):
-        row = int(np.ma.getmaskarray(keys).argmax())
-        raise InvalidInput(f"key must be an int or a string, got a masked value - at row {row}")
-    if array.dtype.kind == "T":  # NumPy's strings of any length
-        return array.astype(object)
-    return array
+    wanted = "a one-dimensional array of ints or strings"
+    if isinstance(keys, (bytearray, memoryview)):  # whose bytes would be read as numbers
+        raise InvalidInput(f"keys must be {wanted}, got {type(keys).__name__}")
+    column = read_column("keys", keys, wanted)
+    values = column.values
+    if column.missing is not None:
+        row = int(column.missing.argmax())
+        raise InvalidInput(f"key must be an int or a string, got a missing value - at row {row}")
+    if isinstance(values, list):
+        return _of_objects(values)
+    if values.dtype.kind in "iu":
+        return IntColumn(_int64(values))
+    if values.dtype.kind == "U":
+        return StringColumn.of_array(values)
+    if len(values):
+        raise InvalidInput(_not_a_key(values))
+    return IntColumn(np.empty(0, dtype=np.int64))
 
 
 def _int64(keys: npt.NDArray[Any]) -> Ints:
@@ -200,12 +191,11 @@ def _int64(keys: npt.NDArray[Any]) -> Ints:
 
 def _not_a_key(keys: npt.NDArray[Any]) -> str:
     """What is wrong with an array of floats, booleans, dates, bytes: a missing key first, it is the likely cause."""
-    missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), dtype=bool)
-    row = int(missing.argmax())
+    row = int(Column(keys).absent().argmax())
     return f"key must be an int or a string, got {keys.dtype} {shown(keys[row].item())} - at row {row}"
 
 
-def _of_objects(keys: Any) -> KeyColumn:
+def _of_objects(keys: list[Any]) -> KeyColumn:
     if len(keys) and isinstance(keys[0], str):
         with suppress(TypeError):  # one of them is no string; the loop below finds it
             return StringColumn.of(keys)

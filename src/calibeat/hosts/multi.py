@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, KeysView, Sequence, ValuesView
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from calibeat._compiled import VectorStream
 from calibeat._util import processes
-from calibeat._util.check import check_choice, check_whole, shown
-from calibeat._util.columns import like_matrix, to_array, to_matrix
+from calibeat._util.check import check_choice, check_lengths, check_whole, shown
+from calibeat._util.columns import PLAIN, Column, is_exported, like_matrix, read_column, to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core import vector
@@ -65,34 +65,17 @@ class Classes:
             self._refuse(label)
         return found
 
-    def columns(self, labels: Any, length: int, needed: npt.NDArray[np.bool_] | None = None) -> Ints:
+    def columns(self, labels: Column, needed: Flags | None = None) -> Ints:
         """The columns of many labels; where none is needed, 0."""
-        values = to_array(labels)
-        try:
-            array = np.asarray(values)
-        except ValueError as error:
-            raise InvalidInput(
-                f"labels must be a one-dimensional array, got a ragged {type(labels).__name__}"
-            ) from error
-        if array.ndim != 1:
-            raise InvalidInput(f"labels must be a one-dimensional array, got shape {array.shape}")
-        if len(array) != length:
-            raise InvalidInput(f"arrays must have the same length, got scores {length}, labels {len(array)}")
-        if isinstance(self.given, int) and array.dtype.kind in "iu" and needed is None:
-            bad = (array < 0) | (array >= self.count)
-            if bad.any():
-                self._refuse(array[bad.argmax()].item(), f" - at row {bad.argmax()}")
-            return np.array(array, dtype=np.int64)
-        # A list keeps the type of each element, which NumPy would change: [1, "a"] is no list of strings.
-        items = list(values) if isinstance(values, (list, tuple)) else array.tolist()
-        columns = np.zeros(length, dtype=np.int64)
-        for row, label in enumerate(items):
-            if needed is None or needed[row]:
-                found = self.index.get(label, -1) if isinstance(label, Hashable) else -1
-                if found < 0:
-                    self._refuse(label, f" - at row {row}")
-                columns[row] = found
-        return columns
+        found = labels.places(self.index)
+        bad = found < 0
+        if needed is not None:
+            found[~needed] = 0
+            bad &= needed
+        if bad.any():
+            row = int(bad.argmax())
+            self._refuse(labels.value(row), f" - at row {row}")
+        return found
 
     def _refuse(self, label: Any, place: str = "") -> None:
         strings = [known for known in self.labels if isinstance(known, str)]
@@ -112,14 +95,13 @@ class Classes:
 
 
 def _labels(classes: Any) -> tuple[Label, ...]:
-    values = to_array(classes)
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
-    if isinstance(values, (str, bytes, dict, set, frozenset)) or not isinstance(values, Iterable):
-        raise InvalidInput(
-            f"classes must be a number of classes, or their labels in the order of the columns, got {shown(classes)}"
-        )
-    labels = tuple(label.item() if isinstance(label, np.generic) else label for label in values)
+    wanted = "a number of classes, or their labels in the order of the columns"
+    is_many = isinstance(classes, Iterable) or is_exported(classes)
+    if isinstance(classes, (str, bytes, dict, set, frozenset)) or not is_many:
+        raise InvalidInput(f"classes must be {wanted}, got {shown(classes)}")
+    listed = list(classes) if isinstance(classes, (Iterator, KeysView, ValuesView)) else classes
+    given = read_column("classes", listed, wanted)
+    labels = tuple(map(given.value, range(len(given))))
     for column, label in enumerate(labels):
         if not isinstance(label, (str, int, float)) or (isinstance(label, float) and not math.isfinite(label)):
             raise InvalidInput(f"class must be a string or a number, got {shown(label)} - at column {column}")
@@ -136,9 +118,11 @@ def _labels(classes: Any) -> tuple[Label, ...]:
 def check_scores(scores: Any, classes: Classes, logits: bool, *, one: bool = False) -> Vector:
     """n x K probabilities, each row of sum 1, from scores or logits; a fresh array. `one`: K numbers of one event."""
     K = classes.count
-    values = scores if one else to_matrix(scores)
+    values: Any = to_matrix(scores)
+    if one and not isinstance(values, PLAIN):
+        values = read_column("scores", values, _shape(K, one)).as_array()
     try:
-        array = np.asarray(to_array(values) if one else values)
+        array = np.asarray(values)
     except ValueError as error:
         raise InvalidInput(f"scores must be {_shape(K, one)}, got a ragged {type(scores).__name__}") from error
     if array.ndim != (1 if one else 2):
@@ -223,10 +207,9 @@ class Door:
             matrix[~asked] = 0.0 if self.logits else 1.0 / self.classes.count
         return self.scores(matrix)
 
-    def outcomes(self, labels: Any, events: int | None, needed: Flags | None) -> Vector:
+    def outcomes(self, labels: Column, needed: Flags | None = None) -> Vector:
         """The columns of labels, as outcomes; NaN where none is needed."""
-        count = len(labels) if events is None else events
-        columns = self.classes.columns(labels, count, needed).astype(np.float64)
+        columns = self.classes.columns(labels, needed).astype(np.float64)
         if needed is not None:
             columns[~needed] = np.nan
         return columns
@@ -357,7 +340,9 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         return self._door.classes.column(label)
 
     def _check_outcomes(self, outcomes: Any, events: int, needed: Flags | None = None) -> Vector:
-        return self._door.outcomes(outcomes, events, needed)
+        labels = read_column("labels", outcomes)
+        check_lengths(scores=events, labels=len(labels))
+        return self._door.outcomes(labels, needed)
 
     def _described(self) -> dict[str, Any]:
         return self._door.described()
@@ -488,10 +473,11 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         return self._door.some_scores(scores, asked)
 
     def _check_outcomes(self, outcomes: Any, needed: Flags | None = None) -> Vector:
-        known = _known(outcomes)
+        labels = read_column("labels", outcomes)
+        known = ~labels.absent()
         if needed is not None and len(needed) == len(known):
             known &= needed
-        return self._door.outcomes(outcomes, None, None if known.all() else known)
+        return self._door.outcomes(labels, None if known.all() else known)
 
     def _folded(self, forecasts: Vector) -> Vector:
         return self._door.forecasts(forecasts)
@@ -540,17 +526,6 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
 
     def __repr__(self) -> str:
         return f"MultiBank({self._door.classes.count} classes, method={self._door.name!r}, keys={len(self)})"
-
-
-def _known(labels: Any) -> Flags:
-    """Where there is a label."""
-    values = to_array(labels)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return np.asarray(~np.isnan(values)).reshape(-1)
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        return np.ones(values.size, dtype=np.bool_)
-    items = list(values)
-    return np.array([not (label is None or (isinstance(label, float) and label != label)) for label in items])  # noqa: PLR0124
 
 
 def calibrator_of(classes: Any, method: Any, seed: int = 0, groups: Any = None) -> Calibrator | MultiCalibrator:

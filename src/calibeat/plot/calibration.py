@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from calibeat import metrics
 from calibeat._util.check import check_labelled, check_lengths, check_outcomes, check_scores, check_whole
-from calibeat._util.columns import read_column, to_array
+from calibeat._util.columns import read_column
 from calibeat._util.extras import need
 from calibeat._util.times import MISSING, OK, read_times
 from calibeat._util.types import Vector
@@ -433,14 +433,12 @@ def _numbers(values: Any) -> Vector:
 
 def _clock(y: Vector, times: Any) -> npt.NDArray[Any]:
     """When each event was, read as a backtest reads its times, and once more the last: where the last window ends."""
-    array = to_array(times)
-    if not isinstance(array, (list, tuple)):
-        array = np.asarray(array)
-    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":  # periods of pandas count by their beginnings
-        array = [getattr(moment, "start_time", moment) for moment in array]
+    column = read_column("times", times)
+    array = column.as_array()
     check_lengths(y_true=len(y), times=len(array))
-    column, zoned = read_column("times", array)
-    read = read_times(column, zoned=zoned)
+    if array.dtype.kind == "O":  # periods of pandas count by their beginnings
+        array[:] = [getattr(moment, "start_time", moment) for moment in array]
+    read = read_times(array, zoned=column.zoned)
     if (bad := read.states != OK).any():
         row = int(bad.argmax())
         got = "nothing" if read.states[row] == MISSING else repr(array[row])[:60]

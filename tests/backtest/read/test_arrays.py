@@ -144,7 +144,7 @@ def test_without_narwhals_arrays_still_work(monkeypatch):
         ([-3.0, 2.0, 0.5], [1, 0, 1], "look like logits: say score_kind='logit'"),
         ([-3000.0, 2.0, 0.5], [1, 0, 1], "got -3000.0 - at row 0; the scores look like logits"),
         ([0.1, 2000.0, 0.5], [1, 0, 1], "got 2000.0 - at row 1$"),
-        (7, [1], "scores must be an array or a series, got int"),
+        (7, [1], "scores must be a one-dimensional array, got int"),
     ],
 )
 def test_bad_columns_are_refused_with_a_sentence(scores, outcomes, said):

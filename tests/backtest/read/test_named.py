@@ -157,7 +157,7 @@ def test_either_name_will_do():
         (FRAME, {**NAMED, "key": FRAME["land"]}, "key must name a column of the data frame, got Series"),
         (FRAME["p"], {"outcome": OUTCOMES, "time": "at"}, "time must be a column .* got the name 'at' and no frame"),
         (FRAME["p"], {"outcome": OUTCOMES, "label": "y"}, "label must be given with the path of a log only, got 'y'"),
-        (FRAME["p"], {}, "outcomes must be an array or a series, got None"),
+        (FRAME["p"], {}, "outcomes must be a one-dimensional array, got None"),
         (FRAME, {}, "score must name a column of the data frame, got None"),
     ],
 )

@@ -114,8 +114,8 @@ def test_times_beyond_the_calendar_get_a_sentence(typed):
 
 def test_columns_that_are_none_or_of_odd_things():
     for columns, said in (
-        ((None, OUTCOMES), "scores must be an array or a series, got None"),
-        ((SCORES, None), "outcomes must be an array or a series, got None"),
+        ((None, OUTCOMES), "scores must be a one-dimensional array, got None"),
+        ((SCORES, None), "outcomes must be a one-dimensional array, got None"),
     ):
         with pytest.raises(InvalidInput, match=said):
             run(*columns)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.columns import Column
 from calibeat._util.times import OK, PARTS_OF_TIME, UNREADABLE, Clock, Times, part_of_time
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Options
@@ -151,9 +152,8 @@ class GroupsOfLog:
         ------
         InvalidInput : if a value is none that an attribute can have.
         """
-        words = np.empty(len(distinct), dtype=np.uint64)
         try:
-            self._book.of_column(k, distinct, words)
+            words = self._book.of_values(k, distinct)
         except InvalidInput:
             self._refuse(self.attributes[k].name, distinct, indices, where)
             raise  # pragma: no cover - one of them is bad
@@ -182,7 +182,7 @@ class GroupsOfLog:
         InvalidInput : if a time cannot be read, unless bad rows are skipped, or the times are no dates.
         """
         words = np.empty(len(column.states), dtype=np.uint64)
-        self._book.of_column(k, self.parts_of(k, column, given, where), words)
+        self._book.of_column(k, Column(self.parts_of(k, column, given, where)), words)
         return words
 
     def parts_of(self, k: int, column: Times, given: Any, where: Callable[[int], str]) -> Vector:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_lengths
-from calibeat._util.columns import as_series, from_native, read_column, to_array
+from calibeat._util.columns import as_series, from_native, read_column
 from calibeat._util.extras import need
 from calibeat._util.times import (
     MISSING,
@@ -301,7 +301,7 @@ class LogColumns:
         if is_frame(columns["scores"]):
             return cls._of_frame(columns, named, rivals, groups, options)
         if columns["outcomes"] is None:
-            raise InvalidInput("outcomes must be an array or a series, got None")
+            raise InvalidInput("outcomes must be a one-dimensional array, got None")
         more = {"score": (2, _mapping("score", named["score"])), "rival": (1, _mapping("rivals", rivals))}
         others = {f"{what} {k}": c for what, (first, of) in more.items() for k, c in enumerate(of.values(), first)}
         names = {f"{what} {k}": str(n) for what, (first, of) in more.items() for k, n in enumerate(of, first)}
@@ -349,7 +349,7 @@ class LogColumns:
         classes = self.classes
         matrix = {} if classes is None else {"scores": (given.pop("scores"), False)}
         read = matrix | {
-            name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED
+            name: _array(name, values) for name, values in given.items() if values is not None or name in NEEDED
         }
         columns = {name: column for name, (column, _) in read.items()}
         zoned = {name: zone for name, (_, zone) in read.items()}
@@ -396,6 +396,12 @@ class LogColumns:
         return (batch(at) for at in range(0, len(columns["scores"]), size))
 
 
+def _array(name: str, values: Any) -> tuple[npt.NDArray[Any], bool]:
+    """A column as an array, and whether its dates have a zone."""
+    column = read_column(name, values)
+    return column.as_array(), column.zoned
+
+
 def _sliceable(column: Any) -> Any:
     """A column whose rows can be taken by position."""
     if isinstance(column, (list, tuple, np.ndarray)):
@@ -409,7 +415,7 @@ def _words(groups: GroupsOfLog, columns: Mapping[str, Any], rows: slice) -> Ints
     values = {name: column[rows] for name, column in columns.items()}
     for k, attribute in enumerate(groups.attributes):
         if attribute.part is not None:
-            column, zoned = read_column(attribute.name, values[attribute.name])
+            column, zoned = _array(attribute.name, values[attribute.name])
             moments = times_by(column, groups.options, zoned=zoned)
             values[attribute.name] = groups.parts_of(k, moments, column, lambda row: f"row {rows.start + row}")
     return groups.words_of_columns(values, rows.stop - rows.start, rows.start)
@@ -559,12 +565,12 @@ def offered_columns(frame: Any, used: set[str]) -> list[str]:
     from .attributes import LOOKED_AT, could_be_attribute
 
     if isinstance(frame, Mapping):
-        columns = {str(name): to_array(column) for name, column in frame.items()}
-        found = {name: np.asarray(column) for name, column in columns.items() if name not in used}
+        columns = {str(name): column for name, column in frame.items() if str(name) not in used}
+        found = {name: read_column(name, column).as_array() for name, column in columns.items()}
         return [
             name
             for name, column in found.items()
-            if column.ndim == 1 and column.dtype.kind in "OUSbiu" and could_be_attribute(column[:LOOKED_AT].tolist())
+            if column.dtype.kind in "OUSbiu" and could_be_attribute(column[:LOOKED_AT].tolist())
         ]
     nw = need("narwhals", extra="frames", what="data frames")
     table = from_native(frame)
