@@ -23,7 +23,7 @@ from benchmarks import table
 from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, Bank, Calibrator, MissingExtra, examples
 from calibeat.core.groups import run_batch_grouped
-from calibeat.core.loops import NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, GroupTable, e_bh
 from calibeat.rivals import READY, READY_ABOUT, Host
 
@@ -71,7 +71,7 @@ def _auto(scores: Vector, outcomes: Vector, delayed: bool) -> Maker:
         forecasts = np.empty(len(scores))
         batch = Batch(scores, outcomes, np.empty(0), forecasts, np.empty(room * AUTO.receipt_width))
         streams = one_stream(AUTO.initial_row(), 0)
-        return lambda: run_batch(AUTO.spec, streams, batch, NO_PAST, late, place_before(), len(scores))
+        return lambda: run_batch(AUTO.spec, streams, batch, late, place_before(), len(scores))
 
     return make
 

@@ -18,7 +18,7 @@ from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, BM, GAUTO, Guard
 from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import Spec
-from calibeat.core.loops import NO_PAST, Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.hosts.groups import Groups, GroupTable
 
@@ -52,7 +52,7 @@ class World:
         batch = Batch(scores, self.outcomes, self.draws, forecasts, np.empty(room * width))
         streams, end = one_stream(row.copy(), 0), self.events
         if table is None:
-            return lambda: run_batch(spec, streams, batch, NO_PAST, late, place_before(), end)
+            return lambda: run_batch(spec, streams, batch, late, place_before(), end)
         words = table.maker.of_events(self.attributes[:, : table.cells.attributes], end)
         return lambda: run_batch_grouped(spec, table.cells, streams, batch, words, late, place_before(), end)
 

@@ -116,9 +116,7 @@ def calibrate(
     method = vector.VectorMethod(name, scores.shape[1])
     row = method.initial_row()
     batch, late = batch_of(method, scores, labels, due)
-    loops.run_batch(
-        method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), len(labels)
-    )
+    loops.run_batch(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), len(labels))
     return batch.forecasts.reshape(scores.shape), row[:-2]
 
 

@@ -36,7 +36,6 @@ from calibeat.backtest.replay.tally import Counted, Tally
 from calibeat.core import groups as group_kernels
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
-from calibeat.core.kernel import Past
 from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import pool, rows
 from calibeat.hosts.groups import Groups
@@ -115,7 +114,7 @@ def compares(*names: str) -> Callable[[Scenario], Scenario]:
 # Every method on a stream at once and late: rows, forecasts, cells, receipts and what a refit leaves.
 METHODS = variants() | extremes()
 OF_METHODS = {"hosts_ledger_mark_outcomes", "core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
-OF_REFITS = {"core_kernel_update"}
+OF_REFITS = {"core_kernel_update", "core_features_features_of_all"}
 
 
 def run_method(method: Method, scores: Any, outcomes: Any) -> None:
@@ -176,9 +175,9 @@ def single_loops() -> None:
             streams = loops.Streams(rows, method.width, where, 0, 2 if len(where) else 1, 0, 7.0)
             receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
             batch = loops.Batch(scores, outcomes, u, np.zeros(600), receipts)
-            past, late = Past(*np.empty((3, 0)), 0), loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
-            loops.run_late(method.spec, streams, batch, past, late, loops.place_before(), 601)
-            loops.run(method.spec, streams, batch, past, loops.place_before(), 600)
+            late = loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
+            loops.run_late(method.spec, streams, batch, late, loops.place_before(), 601)
+            loops.run(method.spec, streams, batch, loops.place_before(), 600)
     calibeat.core.randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(600, dtype=np.int64))
     fresh = TOPS.initial_row()
     pool.start_row(TOPS.spec, pool.Pool(True, fresh + 0.25, fresh, 0), np.ones(TOPS.width + 6))
@@ -191,7 +190,7 @@ def rows_that_streams_seldom_reach() -> None:
     def run(method: Method, row: Any, stream: str) -> None:
         scores, outcomes = (column[:40] for column in STREAMS[stream]())
         batch = loops.Batch(scores, outcomes, np.empty(0), np.zeros(40), np.empty(0))
-        loops.run(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, loops.place_before(), 40)
+        loops.run(method.spec, loops.one_stream(row, 0), batch, loops.place_before(), 40)
 
     for name in ("ops", "obs", "aioli", "aioli of three"):
         row = METHODS[name].initial_row()
@@ -339,7 +338,7 @@ def many_classes() -> None:
                         place = loops.place_before()
                         if late is not None:  # raw until something is learnt; and one step behind the last event
                             late = late._replace(raw_below=1)
-                        loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, n + (late is not None))
+                        loops.run_batch(method.spec, streams, batch, late, place, n + (late is not None))
                         where = fresh, batch.scores, np.empty(0), batch.forecasts, work
                         loops.predict_many(method.spec, streams, *where)
                 fold_classes(method, batch)

@@ -11,7 +11,6 @@ from streams import STREAMS, extremes, variants
 
 from calibeat import OPS, Calibrator, Forecast, Method, OutcomeConflict, UnknownForecast
 from calibeat.core import kernel
-from calibeat.core.loops import NO_PAST
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.core.subset import plain
 
@@ -34,8 +33,7 @@ class Kernels:
         return asked, kernel.play(self.spec, self.row, asked, u, receipt), receipt
 
     def update(self, score: float, played: Any, y: float, receipt: Any) -> None:
-        past = NO_PAST
-        plain(kernel.update)(self.spec, self.row, float(self.events), score, played.cell, y, receipt, past)
+        plain(kernel.update)(self.spec, self.row, float(self.events), score, played.cell, y, receipt)
 
 
 @pytest.mark.parametrize("name", ALONE)

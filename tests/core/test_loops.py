@@ -9,9 +9,8 @@ import pytest
 from conformance import delays, same
 from streams import STREAMS
 
-from calibeat import AUTO, FTL, HOPS, TOPS, Calibrator, Method, Platt
+from calibeat import AUTO, HOPS, TOPS, Calibrator, Method
 from calibeat.core import loops
-from calibeat.core.kernel import Past
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
@@ -24,8 +23,8 @@ def play(method: Method, slots: Any, batch: loops.Batch, stops: list[int], late:
     streams = loops.Streams(rows.reshape(-1), width, slots.astype(np.int32), 0, count, method.width, 0.0)
     place = loops.place_before()
     for stop in stops:
-        due = loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, stop)
-        assert not due and place[0] == stop
+        loops.run_batch(method.spec, streams, batch, late, place, stop)
+        assert place[0] == stop
     return rows
 
 
@@ -85,20 +84,9 @@ def test_only_the_slots_of_a_thread_are_played() -> None:
     rows, forecasts = np.tile(TOPS.initial_row(), 3), np.full(300, -1.0)
     streams = loops.Streams(rows, TOPS.width, slots, 1, 2, 0, 0.0)
     batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
-    loops.run(TOPS.spec, streams, batch, loops.NO_PAST, loops.place_before(), 300)
+    loops.run(TOPS.spec, streams, batch, loops.place_before(), 300)
     assert (forecasts[slots != 1] == -1.0).all()
     same(forecasts[slots == 1], Calibrator(TOPS).run(scores[1::3], outcomes[1::3]))
-
-
-def test_a_loop_stops_where_a_refit_is_due() -> None:
-    method = Method(Platt(), FTL(every=25, after=40))
-    scores, outcomes = STREAMS["random"]()
-    row, forecasts, place, stops = method.initial_row(), np.empty(300), loops.place_before(), []
-    past = Past(np.empty(300), np.empty(0), np.empty(300), 0)
-    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
-    while loops.run(method.spec, loops.one_stream(row, 0), batch, past, place, 300):
-        stops.append(int(place[0]))
-    assert stops == [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290]
 
 
 def served_by(method: Method) -> list[Any]:
@@ -127,14 +115,11 @@ def test_what_is_left_out_for_a_method_changes_nothing(name: str) -> None:
             streams = loops.Streams(row, len(row), slots, 0, 1, 0, 0.0)
             receipts = np.zeros(300 * method.receipt_width)
             batch = loops.Batch(scores, outcomes, u, forecasts, receipts)
-            past = Past(np.empty(300), np.empty(300), np.empty(300), 0)
             end = 300, *([] if many is None else [many])
-            while (  # a refit that changes nothing
-                (loops.run_late if many is None else loops.late_loop)(spec, streams, batch, past, late, place, *end)
-                if is_late
-                else (loops.run if many is None else loops.event_loop)(spec, streams, batch, past, place, *end)
-            ):
-                pass
+            if is_late:
+                (loops.run_late if many is None else loops.late_loop)(spec, streams, batch, late, place, *end)
+            else:
+                (loops.run if many is None else loops.event_loop)(spec, streams, batch, place, *end)
             found.append((is_late, forecasts.tobytes(), row.tobytes()))
     assert len(set(found)) == 2
 
@@ -156,7 +141,7 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     receipts = np.full(room * AUTO.receipt_width, np.nan)
     batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, receipts)
     late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
-    loops.run_late(AUTO.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 300)
+    loops.run_late(AUTO.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 300)
     cal = Calibrator(AUTO)
     same(forecasts, cal.run(scores, outcomes, due=due))
     same(row, cal.row.copy())

@@ -63,9 +63,7 @@ def test_a_row_is_a_stream_in_pieces_too(method: VectorMethod, late: bool) -> No
             lateness = lateness._replace(order=order[~np.isnan(labels[order]) & (due[order] <= EVENTS_MADE)])
         mine, place = method.initial_row(), loops.place_before()
         for stop in stops:
-            loops.run_batch(
-                method.spec, loops.one_stream(mine, 0), batch, loops.NO_PAST, lateness, place, min(stop, stops[-1])
-            )
+            loops.run_batch(method.spec, loops.one_stream(mine, 0), batch, lateness, place, min(stop, stops[-1]))
         same(batch.forecasts.reshape(-1, K), expected)
         same(mine, row)
 
@@ -82,7 +80,7 @@ def test_many_rows_are_many_streams(method: VectorMethod, late: bool) -> None:
     rows, streams = streams_of(method, slots, 3)
     for first, last in ((0, 2), (2, 3)):
         part = streams._replace(first=first, last=last)
-        loops.run_batch(method.spec, part, batch, loops.NO_PAST, lateness, loops.place_before(), EVENTS_MADE)
+        loops.run_batch(method.spec, part, batch, lateness, loops.place_before(), EVENTS_MADE)
         assert np.isfinite(rows[first:last]).all()
     forecasts = batch.forecasts.reshape(-1, K)
     for slot in range(3):
@@ -108,7 +106,7 @@ def test_receipts_may_be_a_ring(room: int) -> None:
     batch, late = multi_streams.batch_of(method, scores, labels, due)
     ring = batch._replace(receipts=np.empty(room * method.receipt_width), forecasts=np.empty(EVENTS_MADE * K))
     row = method.initial_row()
-    loops.run_batch(method.spec, loops.one_stream(row, 0), ring, loops.NO_PAST, late, loops.place_before(), EVENTS_MADE)
+    loops.run_batch(method.spec, loops.one_stream(row, 0), ring, late, loops.place_before(), EVENTS_MADE)
     same(ring.forecasts.reshape(-1, K), multi_streams.calibrate(scores, labels, due)[0])
 
 
@@ -125,7 +123,7 @@ def test_young_streams_may_forecast_the_raw_scores() -> None:
     assert late is not None
     row = method.initial_row()
     late = late._replace(raw_below=1)
-    loops.run_late(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 40)
+    loops.run_late(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 40)
     forecasts = batch.forecasts.reshape(-1, K)
     same(forecasts[:15], batch.scores.reshape(-1, K)[:15])
     assert not np.array_equal(forecasts[15:40], scores[15:40])
@@ -136,7 +134,7 @@ def test_predict_many_reads_the_row_of_each_slot() -> None:
     slots = np.arange(EVENTS_MADE) % 3
     batch, _ = multi_streams.batch_of(method, scores, labels)
     rows, streams = streams_of(method, slots, 3)
-    loops.run(method.spec, streams, batch, loops.NO_PAST, loops.place_before(), EVENTS_MADE)
+    loops.run(method.spec, streams, batch, loops.place_before(), EVENTS_MADE)
     asked = np.array([2, -1, 0, 1], dtype=np.int32)
     forecasts, flat = np.empty(4 * K), np.ascontiguousarray(scores[:4]).reshape(-1)
     loops.predict_many(
@@ -219,7 +217,7 @@ def test_the_pooled_start_helps_young_keys() -> None:
             shared = pool.Pool(True, method.initial_row(), method.initial_row(), 0, scratch(K))
             where = rows.reshape(-1), rows.shape[1], slots, batch.scores, batch.outcomes
             pool.pool_rows(method.spec, shared, *where)
-        loops.run(method.spec, streams, batch, loops.NO_PAST, loops.place_before(), n)
+        loops.run(method.spec, streams, batch, loops.place_before(), n)
         losses.append(rows[:, method.width + LOG_LOSS].sum() / n)
     assert losses[1] < losses[0] - 0.05
 
@@ -230,7 +228,7 @@ def settled_late(name: str = "multi", classes: int = K) -> tuple[VectorMethod, A
     scores, labels = multi_streams.drifting(120, classes)
     batch, late = multi_streams.batch_of(method, scores, labels, multi_streams.delays(120, "reordered"))
     row = method.initial_row()
-    loops.run_batch(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 120)
+    loops.run_batch(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 120)
     return method, row, batch.receipts.reshape(120, -1)
 
 

@@ -28,11 +28,10 @@ from calibeat import (
     Method,
     Platt,
 )
-from calibeat.core import loops
+from calibeat.core import loops, refit
 from calibeat.core.algebra import solve
 from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
-from calibeat.hosts import calibrator
 
 
 def test_widths_are_the_ones_promised() -> None:
@@ -129,23 +128,23 @@ def test_separated_beyond_what_floats_can_tell() -> None:
 
 
 def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrator, "_STALE_EVENTS", 30)
+    monkeypatch.setattr(refit, "STALE_EVENTS", 30)
     scores, outcomes = STREAMS["random"]()
     for method in (SWPS, Method(Histogram(), FTL(every=5, after=10, window=20))):
         window = method.learner.window
         pieces = Calibrator(method)
         for _ in range(20):
             pieces.run(scores, outcomes)
-        assert len(pieces._history.columns[2]) <= 2 * window + len(scores) + 30
+        assert len(pieces._refitter.past.y) <= 2 * window + len(scores) + 30
         whole = Calibrator(method)
         whole.run(np.tile(scores, 20), np.tile(outcomes, 20))
-        assert len(whole._history.columns[2]) == window  # the columns that the batch needed are given back
+        assert len(whole._refitter.past.y) == window  # the columns that the batch needed are given back
         same(pieces.row, whole.row)
         assert pieces.to_json() == whole.to_json()
         assert len(json.loads(pieces.to_json())["history"]["y"]) == window
     fps = Calibrator(Method(Platt(), Fixed(after=100)))
     fps.run(scores, outcomes)
-    assert len(fps._history.columns[2]) == 0
+    assert len(fps._refitter.past.y) == 0
     assert json.loads(fps.to_json())["history"] == {}
 
 

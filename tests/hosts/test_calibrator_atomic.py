@@ -71,7 +71,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
     monkeypatch.setattr(ledger, "_FIRST_ROOM", 1)
     monkeypatch.setattr(ledger, "new_generation", lambda: "5eed5eed")
-    monkeypatch.setattr("calibeat.hosts.calibrator._STALE_EVENTS", 1)
+    monkeypatch.setattr("calibeat.core.refit.STALE_EVENTS", 1)
 
 
 @pytest.mark.parametrize("name", ["ops", "tops", "hops", "auto"])

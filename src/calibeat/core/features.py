@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from calibeat._util.check import check_interval, check_start
+from calibeat._util.types import Vector
 
 from .fit import refit_scaling
 from .parts import LARGEST_EXPONENT, Expression, Features, Formula, sigmoid_of
-from .subset import kernel
+from .subset import entry, kernel
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0, 1, 2, 3, 4
 
@@ -185,6 +186,16 @@ def features_of(kind: int, clip: float, score: float) -> tuple[float, float, flo
     if kind == BETA:
         return math.log(f), math.log(1.0 - f), 1.0
     return math.log(f / (1.0 - f)), 0.0, 0.0
+
+
+@entry
+def features_of_all(kind: int, clip: float, scores: Vector, x0: Vector, x1: Vector) -> None:
+    """The first two features of each score; x1 may be empty."""
+    for i in range(len(scores)):
+        first, second, _ = features_of(kind, clip, scores[i])
+        x0[i] = first
+        if len(x1) > 0:
+            x1[i] = second
 
 
 @kernel

@@ -113,12 +113,11 @@ def derivatives(
 
 
 @entry
-def refit_scaling(spec: Spec, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:
-    """Fit theta to the history up to `last`, or to its last `window` events, from where it is."""
-    first = max(0, last - spec.window) if spec.window > 0 else 0
+def refit_scaling(spec: Spec, row: Vector, x0: Vector, x1: Vector, y: Vector) -> None:
+    """Fit theta to these outcomes, from where it is."""
     d = spec.d
     t0 = row[THETA]
     t1 = row[THETA + 1] if d > 1 else 0.0
     t2 = row[THETA + 2] if d > 2 else 0.0
-    t0, t1, t2 = fit(d, h0, h1, hy, hy[:0], first, last, t0, t1, t2, spec.radius)
+    t0, t1, t2 = fit(d, x0, x1, y, y[:0], 0, len(y), t0, t1, t2, spec.radius)
     store_theta(row, d, t0, t1, t2)

@@ -53,7 +53,7 @@ from .learners import (
     ons_step,
 )
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
-from .refit import histogram_mean, wants_history, wants_refit
+from .refit import histogram_mean
 from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late
 from .subset import blank, entry, exps, kernel
 
@@ -213,36 +213,10 @@ def settle_rest(
     row[N] += 1.0
 
 
-class Past(NamedTuple):
-    """The events that a learner will fit again: features and outcomes; the first `dropped` of them are gone already."""
-
-    x0: Vector
-    x1: Vector
-    y: Vector
-    dropped: int
-
-
-@kernel
-def remember(spec: Spec, row: Vector, asked: Asked, y: float, past: Past) -> bool:
-    """Put an event that was just settled in the past; whether the host has to refit now."""
-    if wants_history(spec, row[N] - 1.0):
-        last = int(row[N]) - past.dropped
-        past.x0[last - 1] = asked.x0
-        if spec.d == 3:
-            past.x1[last - 1] = asked.x1
-        past.y[last - 1] = y
-    return wants_refit(spec, row[N])
-
-
 @entry
-def update(spec: Spec, row: Vector, t: float, score: float, cell: int, y: float, receipt: Vector, past: Past) -> bool:
-    """Learn a late outcome; whether the host has to refit now.
-
-    The expert is asked again at the parameters of now, the cell is the one that was played.
-    """
-    asked = ask_again(spec, row, score)
-    settle(spec, row, t, asked, cell, y, receipt)
-    return spec.learner == REFIT and remember(spec, row, asked, y, past)
+def update(spec: Spec, row: Vector, t: float, score: float, cell: int, y: float, receipt: Vector) -> None:
+    """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
+    settle(spec, row, t, ask_again(spec, row, score), cell, y, receipt)
 
 
 @kernel

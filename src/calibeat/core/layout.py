@@ -41,9 +41,7 @@ class Spec(NamedTuple):
     learner: int = 0
     gain: float = 0.0  # ONS: 1/gamma.  OGD: D/G.  AIOLI: 1/(1 + B R_x)
     radius: float = 0.0  # of the ball: R
-    after: float = 0.0  # refits: T_cal, W (0: once), window (0: all)
-    every: float = 0.0
-    window: int = 0
+    after: float = 0.0  # of a learner that fits again: how many outcomes before its first fit
     calibeater: int = 0
     bins: float = 10.0  # without a calibeater too: `Forecast.bin` speaks of tenths
     groups: float = 0.0  # bins of the expert, for hedging

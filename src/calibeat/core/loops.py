@@ -1,7 +1,6 @@
 """The event loops of every host, over (rows, slots): a calibrator has one row, a bank and a backtest have many.
 
-A loop goes on from ``place`` and leaves there how far it came. It returns True where a refit is due: the host refits
-and calls again.
+A loop goes on from ``place`` and leaves there how far it came.
 
 Each loop is written once and compiled several times, for many rows or one, and for the methods that most people use.
 What differs are constants, so a method that does little pays for none of the others. Methods of K classes have a loop
@@ -19,9 +18,9 @@ from calibeat._util.types import Ints, Slots, Vector
 
 from .calibeating import SPLINE
 from .features import BETA, PLATT
-from .kernel import Past, ask, ask_again, play, remember, settle
+from .kernel import ask, ask_again, play, settle
 from .layout import N, Spec
-from .learners import LANES, ONS_STEP, REFIT
+from .learners import LANES, ONS_STEP
 from .receipt import MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, large_kernel, loop, prefetch, scratch
@@ -88,7 +87,6 @@ class Late(NamedTuple):
 
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
-NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), 0)
 
 
 def receipts_under_way(due: Ints, order: Ints, events: int) -> int:
@@ -105,11 +103,12 @@ def one_stream(row: Vector, events: int) -> Streams:
     return Streams(row, len(row), NO_SLOTS, 0, 1, 0, float(events))
 
 
-def run_batch(spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late | None, place: Ints, end: int) -> bool:
+def run_batch(spec: Spec, streams: Streams, batch: Batch, late: Late | None, place: Ints, end: int) -> None:
     """`run`, or `run_late` where outcomes are late."""
     if late is None:
-        return run(spec, streams, batch, past, place, end)
-    return run_late(spec, streams, batch, past, late, place, end)
+        run(spec, streams, batch, place, end)
+    else:
+        run_late(spec, streams, batch, late, place, end)
 
 
 def place_before(event: int = 0) -> Ints:
@@ -117,14 +116,14 @@ def place_before(event: int = 0) -> Ints:
     return np.array([event, 0])
 
 
-def pieces(events: int, classes: int = 1) -> Iterator[slice]:
+def pieces(events: int, classes: int = 1, begin: int = 0) -> Iterator[slice]:
     """The parts of a batch. A host plays them one after another: between two of them a signal is heard.
 
     >>> list(pieces(100_000))
     [slice(0, 65536, None), slice(65536, 100000, None)]
     """
     size = max(1, PIECE // classes)
-    for first in range(0, events, size):
+    for first in range(begin, events, size):
         yield slice(first, min(events, first + size))
 
 
@@ -152,27 +151,28 @@ def as_auto(spec: Spec) -> Spec:
 
 
 @loop
-def run(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end: int) -> bool:
+def run(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> None:
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
-    if spec.classes > 0:
-        return class_event_loop(spec, streams, batch, place, end)
-    if len(streams.slots) > 0 and is_auto(spec):
-        return event_loop(as_auto(spec), streams, batch, past, place, end, True)
-    if len(streams.slots) > 0:
-        return event_loop(spec, streams, batch, past, place, end, True)
-    if is_auto(spec):
-        return event_loop(as_auto(spec), streams, batch, past, place, end, False)
-    if spec.receipt > 0:
-        return event_loop(spec, streams, batch, past, place, end, False)
     small = spec._replace(receipt=0, mixes=False, guard=0)
-    if spec.features == PLATT and spec.learner == ONS_STEP:
+    if spec.classes > 0:
+        class_event_loop(spec, streams, batch, place, end)
+    elif len(streams.slots) > 0 and is_auto(spec):
+        event_loop(as_auto(spec), streams, batch, place, end, True)
+    elif len(streams.slots) > 0:
+        event_loop(spec, streams, batch, place, end, True)
+    elif is_auto(spec):
+        event_loop(as_auto(spec), streams, batch, place, end, False)
+    elif spec.receipt > 0:
+        event_loop(spec, streams, batch, place, end, False)
+    elif spec.features == PLATT and spec.learner == ONS_STEP:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
-        return event_loop(ops, streams, batch, past, place, end, False)
-    return event_loop(small, streams, batch, past, place, end, False)
+        event_loop(ops, streams, batch, place, end, False)
+    else:
+        event_loop(small, streams, batch, place, end, False)
 
 
 @kernel
-def event_loop(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end: int, many: bool) -> bool:
+def event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int, many: bool) -> None:
     """The loop of `run`, for slots or one row (`many`)."""
     stats = streams.stats if many else 0
     row = streams.rows
@@ -198,36 +198,33 @@ def event_loop(spec: Spec, streams: Streams, batch: Batch, past: Past, place: In
             settle(spec, row, now, asked, played.cell, y, receipt)
             if stats > 0:
                 add_losses(row, stats, score, played.forecast, y)
-            if spec.learner == REFIT and remember(spec, row, asked, y, past):
-                place[EVENT] = i + 1
-                return True
     place[EVENT] = end
-    return False
 
 
 @loop
-def run_late(spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late, place: Ints, end: int) -> bool:
+def run_late(spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Predict the events from `late.begin` on, and learn outcomes when they arrive.
 
     Where `batch.receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which
     must be at least the longest delay.
     """
-    if spec.classes > 0:
-        return class_late_loop(spec, streams, batch, late, place, end)
-    if len(streams.slots) > 0:
-        return late_loop(spec, streams, batch, past, late, place, end, True)
-    if is_auto(spec):
-        return late_loop(as_auto(spec), streams, batch, past, late, place, end, False)
-    if spec.receipt > 0:
-        return late_loop(spec, streams, batch, past, late, place, end, False)
     small = spec._replace(receipt=0, mixes=False, guard=0)
-    return late_loop(small, streams, batch, past, late, place, end, False)
+    if spec.classes > 0:
+        class_late_loop(spec, streams, batch, late, place, end)
+    elif len(streams.slots) > 0:
+        late_loop(spec, streams, batch, late, place, end, True)
+    elif is_auto(spec):
+        late_loop(as_auto(spec), streams, batch, late, place, end, False)
+    elif spec.receipt > 0:
+        late_loop(spec, streams, batch, late, place, end, False)
+    else:
+        late_loop(small, streams, batch, late, place, end, False)
 
 
 @kernel
 def late_loop(  # noqa: C901 - one loop for all hosts
-    spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late, place: Ints, end: int, many: bool
-) -> bool:
+    spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int, many: bool
+) -> None:
     """The loop of `run_late`, in the same way."""
     stats = streams.stats if many else 0
     width, events = spec.receipt, len(batch.scores)
@@ -252,9 +249,6 @@ def late_loop(  # noqa: C901 - one loop for all hosts
             at = (j % room if ring else j) * width
             asked = ask_again(spec, row, score)
             settle(spec, row, now, asked, late.cells[j], y, batch.receipts[at : at + width])
-            if spec.learner == REFIT and remember(spec, row, asked, y, past):
-                place[EVENT], place[ARRIVED] = i, arrived
-                return True
         if i == events:  # one step behind the last event: only what arrives there is learnt
             break
         if many:
@@ -275,7 +269,6 @@ def late_loop(  # noqa: C901 - one loop for all hosts
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = streams.t + (i - late.begin) + 1.0
     place[EVENT], place[ARRIVED] = end, arrived
-    return False
 
 
 @loop
@@ -301,7 +294,7 @@ def predict_many(
 
 
 @loop
-def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> bool:
+def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> None:
     """The loop of `run`."""
     K, many = spec.classes, len(streams.slots) > 0
     stats = streams.stats if many else 0
@@ -325,13 +318,12 @@ def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, en
         if stats > 0 and y == y:  # noqa: PLR0124 - not NaN
             add_class_losses(row, stats, score, forecast, int(y))
     place[EVENT] = end
-    return False
 
 
 @large_kernel
 def class_late_loop(  # noqa: C901 - one loop for all hosts
     spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int
-) -> bool:
+) -> None:
     """The loop of `run_late`. The score of a late label is that of its receipt."""
     K, many, width, events = spec.classes, len(streams.slots) > 0, spec.receipt, len(batch.outcomes)
     stats = streams.stats if many else 0
@@ -372,4 +364,3 @@ def class_late_loop(  # noqa: C901 - one loop for all hosts
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = streams.t + (i - late.begin) + 1.0
     place[EVENT], place[ARRIVED] = end, arrived
-    return False

@@ -1,26 +1,31 @@
 """Learners that fit a batch of the past: maximum likelihood (Fixed, FTL) and uniform-mass histograms.
 
-They need the past itself. The host keeps it (`History`), hands it to the kernels, and never puts it in the row. The
-event loops stop where a refit is due, and the host calls the kernel that the features name (`Features.refit`).
+They need the past itself, which is in no row: a host has a `Refitter` beside the row. It cuts a batch into stretches of
+events, plays each by the loop of all methods, and fits between them. No kernel knows of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from calibeat._util.check import check_scale, check_whole
+from calibeat._util.check import check_outcomes, check_scale, check_whole
 from calibeat._util.types import Flags, Ints, Table, Vector
 from calibeat.errors import InvalidInput
 
-from .features import HISTOGRAM
+from .features import HISTOGRAM, features_of_all
 from .layout import THETA, N, Spec
 from .learners import REFIT
 from .parts import Check, Features, Formula, Learner
 from .subset import entry, kernel
+
+if TYPE_CHECKING:
+    from .loops import Late
+    from .method import Method
 
 MOST_EVENTS = 10**9
 
@@ -40,8 +45,7 @@ class Refitting(Learner):
         return self.radius
 
     def numbers(self) -> dict[str, float]:
-        when = {"after": float(self.after), "every": float(self.every), "window": self.window or 0}
-        return {**super().numbers(), "radius": self.radius, **when}
+        return {**super().numbers(), "radius": self.radius, "after": float(self.after)}
 
     def check(self, rows: Table, features: Features, n: Vector) -> Iterable[Check]:
         return features.check(rows, n >= self.after)
@@ -135,10 +139,9 @@ class FTL(Refitting):
         object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
-def refit_histogram(spec: Spec, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:  # noqa: ARG001
+def refit_histogram(spec: Spec, row: Vector, x0: Vector, x1: Vector, y: Vector) -> None:  # noqa: ARG001 - one signature
     """Cut the sorted scores into `bins` equal parts; a cut between equal scores moves right until they differ."""
-    first = max(0, last - spec.window) if spec.window > 0 else 0
-    cut_into_bins(spec.histogram_bins, row, h0[first:last], hy[first:last], np.argsort(h0[first:last], kind="stable"))
+    cut_into_bins(spec.histogram_bins, row, x0, y, np.argsort(x0, kind="stable"))
 
 
 @entry
@@ -240,17 +243,151 @@ class Histogram(Features):
         formula.add("expert", ("lookup", "score", params["edges"], params["means"]))
 
 
-# ---- when to fit -------------------------------------------------------------------------------------------------
+# ---- fits between stretches of events ------------------------------------------------------------------------------
+
+STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
 
 
-@kernel
-def wants_history(spec: Spec, n: float) -> bool:
-    """Whether the event learnt after n others will be looked at again: Fixed needs only the first ones."""
-    return spec.every > 0.0 or n < spec.after
+class Past(NamedTuple):
+    """Features and outcomes, oldest first, in the order in which they were learnt; `dropped` more were before them."""
+
+    x0: Vector
+    x1: Vector  # empty where features have fewer than three numbers
+    y: Vector
+    dropped: int
 
 
-@kernel
-def wants_refit(spec: Spec, n: float) -> bool:
-    """Whether a refit falls on the n-th outcome."""
-    since = n - spec.after
-    return since == 0.0 or (spec.every > 0.0 and since > 0.0 and since % spec.every == 0.0)
+NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), 0)
+
+
+class Refitter:
+    """Remembers the outcomes that a later fit of a `Fixed` or an `FTL` learner reads, and fits when it is due.
+
+    An outcome moves no parameter of such a learner, and what it moves behind the learner depends on none. So a fit may
+    take place at any time between the outcome before it and the next forecast.
+
+    The row counts the outcomes learnt. What stands in the columns behind that many is not there yet: a batch that was
+    broken off leaves nothing.
+    """
+
+    def __init__(self, method: Method) -> None:
+        learner = method.learner
+        if not isinstance(learner, Refitting) or method.features is None:
+            raise TypeError(method)
+        self._learner, self._features, self._spec = learner, method.features, method.spec
+        self._wide = method.dimension == 3
+        self.past = NO_PAST  # one attribute, so that an interrupt finds columns and `dropped` of one time
+
+    def stretches(self, row: Vector, scores: Vector, outcomes: Vector, late: Late | None, end: int) -> Iterator[int]:
+        """The stretches of a batch: play the events before each number, then go on. Between two it fits the row.
+
+        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event.
+        """
+        learnt = int(row[N])
+        if late is None:
+            order = np.flatnonzero(~np.isnan(outcomes[:end]))
+            moments = order + 1
+        else:
+            order = late.order[late.due[late.order] < end]
+            moments = late.due[order]
+        self._remember(learnt, scores[order], outcomes[order])
+        for count in self._due(learnt, learnt + len(order)):
+            yield int(moments[count - learnt - 1])
+            self._fit(row, count)
+        yield end
+
+    def learn(self, row: Vector, score: float, y: float) -> None:
+        """One outcome that the row has just learnt."""
+        learnt = int(row[N])
+        self._remember(learnt - 1, np.array([score]), np.array([y]))
+        if learnt in self._due(learnt - 1, learnt):
+            self._fit(row, learnt)
+
+    def _due(self, learnt: int, count: int) -> range:
+        """The numbers of outcomes, after the first `learnt` and up to `count`, at which a fit is due."""
+        after, every = self._learner.after, self._learner.every or MOST_EVENTS
+        first = after + max(0, -(-(learnt + 1 - after) // every)) * every
+        return range(first, min(count, after if self._learner.every == 0 else count) + 1, every)
+
+    def _fit(self, row: Vector, count: int) -> None:
+        """Fit the first `count` outcomes, or the last of them, from where the row is."""
+        x0, x1, y, dropped = self.past
+        last = count - dropped
+        span = slice(0 if self._learner.window is None else max(0, last - self._learner.window), last)
+        self._features.refit(self._spec, row, x0[span], x1[span], y[span])
+
+    def _remember(self, learnt: int, scores: Vector, outcomes: Vector) -> None:
+        """Note outcomes behind the first `learnt`."""
+        more = len(outcomes)
+        if self._learner.every == 0:
+            more = max(0, min(more, self._learner.after - learnt))
+        if more == 0:
+            return
+        x0, x1, y, dropped = self.past
+        filled = learnt - dropped
+        if filled + more > len(y):
+            size = max(filled + more, 2 * len(y), 64)
+            x0, y = _grown(x0, filled, size), _grown(y, filled, size)
+            x1 = _grown(x1, filled, size) if self._wide else x1
+        new = slice(filled, filled + more)
+        features_of_all(self._spec.features, self._spec.clip, scores[:more], x0[new], x1[new])
+        y[new] = outcomes[:more]
+        self.past = Past(x0, x1, y, dropped)
+
+    def forget(self, learnt: int) -> None:
+        """Drop what no later fit reads."""
+        x0, x1, y, dropped = self.past
+        if self._learner.every == 0:
+            if learnt >= self._learner.after:
+                self.past = NO_PAST
+        elif self._learner.window is not None:
+            filled = learnt - dropped
+            stale = filled - self._learner.window
+            if stale > max(self._learner.window, STALE_EVENTS):
+                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
+                self.past = Past(x0, x1, y, dropped + stale)
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def dump(self, learnt: int) -> dict[str, list[float]]:
+        """What a snapshot must hold: exactly the outcomes that a later fit can read."""
+        x0, x1, y, dropped = self.past
+        last = learnt - dropped
+        first = last - self._count(learnt)
+        columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
+        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
+
+    def load(self, learnt: int, columns: Any) -> None:
+        """The inverse of `dump`.
+
+        Raises
+        ------
+        InvalidInput : the columns are not what such a stream remembers after so many outcomes.
+        """
+        count = self._count(learnt)
+        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
+        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
+        for name, column in columns.items():
+            if not isinstance(column, list) or len(column) != count or not all(map(_is_finite, column)):
+                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
+        if count:
+            check_outcomes(columns["y"])
+            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.past = Past(x0, x1, y, learnt - count)
+
+    def _count(self, learnt: int) -> int:
+        """How many of the outcomes learnt a later fit can read."""
+        if self._learner.every == 0:
+            return learnt if learnt < self._learner.after else 0
+        return learnt if self._learner.window is None else min(learnt, self._learner.window)
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+def _grown(column: Vector, filled: int, size: int) -> Vector:
+    grown = np.empty(size)
+    grown[:filled] = column[:filled]
+    return grown

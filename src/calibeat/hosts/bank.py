@@ -1076,7 +1076,7 @@ class Bank:
 
         def serve(part: SlotRange) -> None:
             streams, batch = loops.Streams(*rows, *part, method.width, clock), loops.Batch(*columns, method.scratch())
-            loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, loops.place_before(), end)
+            loops.run_batch(method.spec, streams, batch, late, loops.place_before(), end)
 
         return serve
 

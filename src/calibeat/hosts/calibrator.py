@@ -1,4 +1,4 @@
-"""The host of one stream: `Calibrator` keeps the row, the ledger and what a refit needs, and checks what comes in.
+"""The host of one stream: `Calibrator` keeps the row and the ledger, and checks what comes in.
 
 `Stream` (`_stream.pxi`) serves single events: a forecast is one call into machine code, and so is the outcome of a
 forecast of its own. Such a call holds the interpreter's lock, so no other thread and no signal interrupts it, and no
@@ -40,12 +40,11 @@ from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
-from calibeat.core.kernel import Past
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
-from calibeat.core.refit import FTL, Fixed
+from calibeat.core.refit import Refitter
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
 from calibeat.late import in_order, moments_of, schedule
@@ -99,97 +98,7 @@ def tell_elsewhere(host: type, elsewhere: Mapping[str, str]) -> None:
         setattr(host, name, Elsewhere(name, instead))
 
 
-_STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
-
 _log = logging.getLogger("calibeat")
-
-
-# ---- the past that refits need -------------------------------------------------------------------------------------
-
-
-class History:
-    """Columns x0, x1 (three parameters only) and y of the outcomes learnt so far, oldest first.
-
-    The kernels write the next event at position n - dropped, where n is the number of outcomes learnt. A method
-    that never refits has columns of length zero.
-    """
-
-    def __init__(self, method: Method) -> None:
-        learner = method.learner
-        self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
-        self._method = method
-        self._wide = method.dimension == 3
-        # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
-        # that an interrupt never finds columns of one time with the number of another.
-        self.columns = loops.NO_PAST
-
-    def reserve(self, learnt: int, more: int) -> None:
-        """Make room for `more` outcomes after the first `learnt`."""
-        if self._kept is None:
-            return
-        if isinstance(self._kept, Fixed):
-            more = max(0, min(more, self._kept.after - learnt))
-        x0, x1, y, dropped = self.columns
-        filled = min(learnt - dropped, len(y))
-        if filled + more > len(y):
-            size = max(filled + more, 2 * len(y), 64)
-            self.columns = Past(_grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped)
-
-    def refit(self, row: Vector) -> None:
-        """Fit what is remembered, and put the result in the row."""
-        if self._method.features is not None:
-            x0, x1, y, dropped = self.columns
-            self._method.features.refit(self._method.spec, row, x0, x1, y, int(row[N]) - dropped)
-
-    def forget(self, learnt: int) -> None:
-        """Drop what no later refit reads."""
-        if isinstance(self._kept, Fixed):
-            if learnt >= self._kept.after:
-                self.columns = loops.NO_PAST
-        elif self._kept is not None and self._kept.window is not None:
-            x0, x1, y, dropped = self.columns
-            window, filled = self._kept.window, learnt - dropped
-            stale = filled - window
-            if stale > max(window, _STALE_EVENTS):
-                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
-                self.columns = Past(x0, x1, y, dropped + stale)
-
-    def remembered(self, learnt: int) -> dict[str, list[float]]:
-        """What a snapshot must hold: exactly the outcomes that a later refit can read."""
-        x0, x1, y, dropped = self.columns
-        last = learnt - dropped
-        first = last - self._remembered_count(learnt)
-        columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
-        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
-
-    def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
-        """The inverse of `remembered`."""
-        count = self._remembered_count(learnt)
-        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
-        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
-            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
-        for name, column in columns.items():
-            if not isinstance(column, list) or len(column) != count or not all(_is_finite(x) for x in column):
-                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
-        if count:
-            check_outcomes(columns["y"])
-            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
-            self.columns = Past(x0, x1, y, learnt - count)
-
-    def _remembered_count(self, learnt: int) -> int:
-        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
-            return 0
-        return learnt if self._kept.window is None else min(learnt, self._kept.window)
-
-
-def _is_finite(value: object) -> bool:
-    return type(value) is float and math.isfinite(value)
-
-
-def _grown(column: Vector, size: int) -> Vector:
-    grown = np.empty(size)
-    grown[: len(column)] = column
-    return grown
 
 
 # ---- its monitors --------------------------------------------------------------------------------------------------
@@ -447,7 +356,7 @@ class Calibrator(Stream):
         self._lock = new_lock()
         self._key = stream_key(seed, stream)
         self._serve(method.spec, row, method.needs_history)
-        self._history: Any = History(method) if method.needs_history else None
+        self._refitter = Refitter(method) if method.needs_history else None
         self._hedges, self._width, self._numbers = method.draws, method.receipt_width, method.numbers
         self._set_watch(Watch(None))
         settled = SettledEvents(classes=2 if labels is None else len(labels))
@@ -543,8 +452,7 @@ class Calibrator(Stream):
                 self._take_over(forecast, y, settled)
             finally:
                 self._is_busy = False
-            if self._needs_history:
-                self._after_learning()
+            self._after_learning()
             self._warn_of_crowd()
             return "learnt"
 
@@ -552,19 +460,20 @@ class Calibrator(Stream):
         """Make the outcome take effect: the row, and the mark of its event."""
         owed = (self._watch.update, receipt_of(forecast), y, *self._watch.moment()) if self._is_watched else None
         row = None
-        if self._needs_history:  # a refit may follow, so learn in a copy
+        if self._refitter is not None:  # a refit may follow, so learn in a copy
             row = self._view().copy()
-            self._history.reserve(int(row[N]), 1)
             outcome = float(self._events), forecast.score, forecast.cell, y, np.array(forecast.lanes)
-            if kernel.update(self._method.spec, row, *outcome, self._history.columns):
-                self._history.refit(row)
+            kernel.update(self._method.spec, row, *outcome)
+            self._refitter.learn(row, forecast.score, y)
         self._settle(forecast, y, settled, owed, row)
         self._recover()
 
     def _after_learning(self) -> None:
         """For learners that fit their past again."""
+        if self._refitter is None:
+            return
         learnt = self.outcomes
-        self._history.forget(learnt)
+        self._refitter.forget(learnt)
         learner: Any = self._method.learner
         if learnt >= learner.after and not self._warned_of_ball and self.on_the_ball:
             self._warned_of_ball = True
@@ -671,8 +580,7 @@ class Calibrator(Stream):
             finally:
                 self._undo_batch()
                 self._is_busy = False
-            if self._needs_history:
-                self._after_learning()
+            self._after_learning()
             self._warn_of_crowd()
             return forecasts
 
@@ -700,9 +608,7 @@ class Calibrator(Stream):
         words: Ints | None = None,
     ) -> Vector:
         """Return the forecasts of the loop, which moves this row."""
-        method, history, n = self._method, self._history, len(outcomes)
-        if history is not None:
-            history.reserve(int(row[N]), n)
+        method, refitter, n = self._method, self._refitter, len(outcomes)
         stream = loops.one_stream(row, self._events)
         held = loops.receipts_under_way(late.due, late.order, n) if late else 0
         forecasts, receipts = np.empty(len(scores)), np.empty(held * self._width)
@@ -712,13 +618,10 @@ class Calibrator(Stream):
             self._table.run(stream, batch, words, late, end)
             return forecasts
         place = loops.place_before()
-        for part in loops.pieces(end, self._numbers):
-            while loops.run_batch(method.spec, stream, batch, self._past(), late, place, part.stop):
-                history.refit(row)
+        for stop in (end,) if refitter is None else refitter.stretches(row, scores, outcomes, late, end):
+            for part in loops.pieces(stop, self._numbers, int(place[loops.EVENT])):
+                loops.run_batch(method.spec, stream, batch, late, place, part.stop)
         return forecasts
-
-    def _past(self) -> Past:
-        return loops.NO_PAST if self._history is None else self._history.columns
 
     def predict_many(self, scores: npt.ArrayLike, groups: Any = None) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -778,7 +681,7 @@ class Calibrator(Stream):
                     **self._described(),
                     "events": self._events,
                     "row": self._row.tolist(),
-                    "history": {} if self._history is None else self._history.remembered(self.outcomes),
+                    "history": {} if self._refitter is None else self._refitter.dump(self.outcomes),
                     **self._receipts.dump(self._events),
                     **self._watch.dump(),
                     **({} if self._table is None else {"groups": self._table.to_dict()}),
@@ -878,8 +781,8 @@ class Calibrator(Stream):
         self._is_crowded = table.is_crowded(row)  # which was said before
 
     def _restore_history(self, outcomes: int, columns: Any) -> None:
-        if self._history is not None:
-            self._history.restore(outcomes, columns)
+        if self._refitter is not None:
+            self._refitter.load(outcomes, columns)
         elif columns != {}:
             raise InvalidInput(f"history must hold nothing for this method, got {columns!r:.60}")
 

@@ -20,10 +20,10 @@ from calibeat.core.auto import EPS
 from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
+from calibeat.core.refit import Refitter
 from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.core.vector import VectorMethod, softmax
 from calibeat.errors import InvalidInput, UnknownMethod
-from calibeat.hosts.calibrator import History
 from calibeat.hosts.groups import Groups, GroupTable
 from calibeat.hosts.pool import Pool, pool_late_rows, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play, takes_groups
@@ -418,7 +418,7 @@ class MethodReplay:
         self.trail: list[Vector] = []  # what was learnt, at the marks asked for
         self._initial = method.initial_row()
         self._rows = self._initial.copy()
-        self._history = History(method) if isinstance(method, Method) else None
+        self._refitter = Refitter(method) if isinstance(method, Method) and method.needs_history else None
         self._work = vector.scratch(method.classes) if isinstance(method, VectorMethod) else loops.NO_NUMBERS
         self._made = 0
         self._cells, self._receipts = _NOTHING, np.empty((0, method.receipt_width))  # of events under way
@@ -428,11 +428,9 @@ class MethodReplay:
         """The forecasts of a chunk."""
         chunk, plan = context.chunk, context.plan
         self._open(context.streams)
-        if self._history is not None:
-            self._history.reserve(int(self._rows[N]), len(chunk) if plan is None else len(plan.order))
         forecasts = self._feed_now(context) if plan is None else self._feed_late(plan, context)
-        if self._history is not None:
-            self._history.forget(int(self._rows[N]))
+        if self._refitter is not None:
+            self._refitter.forget(int(self._rows[N]))
         self._made += len(chunk)
         return forecasts
 
@@ -460,22 +458,23 @@ class MethodReplay:
         return forecasts[first:]
 
     def _play(
-        self, slots: Ints, batch: loops.Batch, late: loops.Late | None, span: tuple[int, int], stops: Ints
+        self, slots: Ints, batch: loops.Batch, late: loops.Late | None, span: tuple[int, int], marks: Ints
     ) -> None:
-        """The loop over the span of events; it stops where a row is to be noted and where a refit is due."""
-        width, history = len(self._initial), self._history
+        """Play the span of events; the loop stops where a row is to be noted and where a refit is due."""
+        width, refitter, (begin, end) = len(self._initial), self._refitter, span
         streams = len(self._rows) // width
         known = slots.astype(np.int32) if streams > 1 else loops.NO_SLOTS
         rows = loops.Streams(self._rows, width, known, 0, streams, 0, float(self._made))
-        place = loops.place_before(span[0])
-        for at, stop in enumerate([*stops.tolist(), span[1]]):
-            past = loops.NO_PAST if history is None else history.columns
-            while loops.run_batch(self.method.spec, rows, batch, past, late, place, stop):
-                if history is not None:
-                    history.refit(self._rows)
-                    past = history.columns
-            if at < len(stops):
+        place, noted = loops.place_before(begin), 0
+        given = self._rows, batch.scores, batch.outcomes, late, end
+        for stop in (end,) if refitter is None else refitter.stretches(*given):
+            # A late outcome that arrives at a mark belongs to what follows, and so does a fit after it.
+            until = int(np.searchsorted(marks, stop, side="left" if late is None else "right"))
+            for mark in marks[noted:until].tolist():
+                loops.run_batch(self.method.spec, rows, batch, late, place, mark)
                 self._note()
+            noted = until
+            loops.run_batch(self.method.spec, rows, batch, late, place, stop)
 
     def _note(self) -> None:
         """Note the row without its cells, which say nothing of the parameters; of many classes the biases."""
