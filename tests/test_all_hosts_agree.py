@@ -1,0 +1,655 @@
+"""All hosts agree: whatever is done to one, in any order, gives the bits of single events on calibrators.
+
+A sequence does things to a host at random: single events, batches, folds, restarts, copies, merges, deletions.
+Its twin is one calibrator for each key, which does `predict` and `update` and nothing else. After each verb the
+forecasts are the same to the last bit, and so is what a call returns or raises.
+
+To add a verb, write a function of a `World` and put it in `VERBS`; to add a host or a method, put it in `KINDS`.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import pickle
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import (
+    Bank,
+    Calibrator,
+    Forecast,
+    Monitor,
+    MultiBank,
+    MultiCalibrator,
+    MultiForecast,
+    OutcomeConflict,
+    UnknownForecast,
+    UnknownKey,
+)
+
+ONE = "the only stream"  # the key of a host that has no keys
+EDGES = (0.0, 1.0, 0.5, 5e-324, 1.0 - 2.0**-53)
+MOST_KEYS = 6
+
+
+# ---- hosts ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A host with its settings, and the calibrator that a key of it is."""
+
+    make: Callable[[], Any]
+    alone: Callable[[Any], Any]  # of a key
+    classes: int = 0  # 0: a score is one number
+    logits: bool = False
+    groups: bool = False
+    has_keys: bool = True
+    whole_keys: bool = False  # keys are whole numbers, not strings
+    is_pooled: bool = False  # then the twin is a bank, since keys learn from each other
+
+    @property
+    def read(self) -> Any:
+        """The class of its receipts."""
+        return MultiForecast if self.classes else Forecast
+
+    @property
+    def labels(self) -> int:
+        """How many outcomes there are."""
+        return self.classes or 2
+
+
+def bank(method: str, **more: Any) -> Kind:
+    return Kind(lambda: Bank(method, seed=3), lambda key: Calibrator(method, seed=3, stream=key), **more)
+
+
+def bank_of_classes(K: int, method: str, *, logits: bool = False, **more: Any) -> Kind:
+    return Kind(
+        lambda: MultiBank(K, method, logits=logits),
+        lambda _: MultiCalibrator(K, method, logits=logits),
+        K,
+        logits,
+        **more,
+    )
+
+
+def stream(method: str, *, groups: bool = False) -> Kind:
+    more: dict[str, Any] = {"groups": ["a", "b"]} if groups else {}
+    return Kind(*[lambda *_: Calibrator(method, seed=3, **more)] * 2, groups=groups, has_keys=False)  # type: ignore[arg-type]
+
+
+def stream_of_classes(K: int, method: str, *, logits: bool = False) -> Kind:
+    return Kind(*[lambda *_: MultiCalibrator(K, method, logits=logits)] * 2, K, logits, has_keys=False)  # type: ignore[arg-type]
+
+
+def watch() -> Monitor:
+    """A monitor that is soon warm, and soon gives up."""
+    return Monitor(arl=50, warm=3, quiet=5, patience=4)
+
+
+KINDS = {
+    "Bank ops": bank("ops"),
+    "Bank tops": bank("tops", whole_keys=True),
+    "Bank hops": bank("hops"),
+    "Bank auto": bank("auto"),
+    "Bank watched": Kind(lambda: Bank("ops", monitor=watch()), lambda _: Calibrator("ops", monitor=watch())),
+    "Bank pooled": Kind(lambda: Bank("tops", prior="pooled"), lambda _: None, is_pooled=True),
+    "MultiBank 2": bank_of_classes(2, "multi"),
+    "MultiBank 3": bank_of_classes(3, "multi", logits=True),
+    "MultiBank ots": bank_of_classes(4, "ots", whole_keys=True),
+    "MultiBank watched": Kind(
+        lambda: MultiBank(3, "ots", monitor=watch()), lambda _: MultiCalibrator(3, "ots", monitor=watch()), 3
+    ),
+    "Calibrator ops": stream("ops"),
+    "Calibrator hops": stream("hops"),
+    "Calibrator auto": stream("auto"),
+    "Calibrator groups": stream("auto", groups=True),
+    "Calibrator watched": Kind(*[lambda *_: Calibrator("tops", monitor=watch())] * 2, has_keys=False),  # type: ignore[arg-type]
+    "MultiCalibrator 2": stream_of_classes(2, "multi", logits=True),
+    "MultiCalibrator 3": stream_of_classes(3, "multi"),
+    "MultiCalibrator ots": stream_of_classes(3, "ots"),
+}
+
+
+# ---- a host and its twin -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Event:
+    """A forecast that was made, with the receipts of the host and of its twin."""
+
+    key: Any
+    receipt: Any
+    twin: Any
+    outcome: int | None = None
+
+
+@dataclass
+class World:
+    """A host, its twin, and the forecasts that they have made."""
+
+    kind: Kind
+    seed: int
+    folder: Path
+    done: list[str] = field(default_factory=list)  # the verbs so far
+
+    def __post_init__(self) -> None:
+        self.rng: Any = np.random.default_rng(self.seed)
+        self.host = self.kind.make()
+        self.twins: dict[Any, Any] = {}
+        self.pooled = self.kind.make() if self.kind.is_pooled else None
+        self.waiting: list[Event] = []
+        self.settled: list[Event] = []
+        self.names = itertools.count()
+        self.has_folded = False  # receipts are from then on counted by key, not remembered one by one
+        self.members: dict[Any, Any] = {}
+
+    # ---- chance -----------------------------------------------------------------------------------------------------
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    def number(self, below: int) -> int:
+        return int(self.rng.integers(below))
+
+    def score(self) -> Any:
+        K, rng = self.kind.classes, self.rng
+        if not K:
+            return EDGES[self.number(len(EDGES))] if self.chance(0.1) else float(rng.random())
+        if self.kind.logits:
+            return rng.normal(0.0, 3.0, K).tolist()
+        return np.eye(K)[self.number(K)].tolist() if self.chance(0.1) else rng.dirichlet([1.0] * K).tolist()
+
+    def outcome(self) -> int:
+        return self.number(self.kind.labels)
+
+    def values(self) -> Any:
+        """Of the groups of an event, where there are any."""
+        return (f"a{self.number(3)}", self.number(2)) if self.kind.groups else None
+
+    def new_key(self) -> Any:
+        if not self.kind.has_keys:
+            return ONE
+        return next(self.names) * 7 - 3 if self.kind.whole_keys else f"käse {next(self.names)}"
+
+    def known(self) -> list[Any]:
+        return list(self.twins) if self.pooled is None else list(self.pooled)
+
+    def key(self) -> Any:
+        """One that is there, or a new one."""
+        known = self.known()
+        new = not known or (self.kind.has_keys and len(known) < MOST_KEYS and self.chance(0.2))
+        return self.new_key() if new else known[self.number(len(known))]
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def named(self, key: Any) -> list[Any]:
+        """The arguments that name a key: none where there are no keys."""
+        return [key] if self.kind.has_keys else []
+
+    def grouped(self, values: Any) -> dict[str, Any]:
+        return {"groups": values} if self.kind.groups else {}
+
+    def twin_predicts(self, key: Any, score: Any, values: Any = None) -> Any:
+        if self.pooled is not None:
+            return self.pooled.predict(key, score)
+        if key not in self.twins:
+            self.twins[key] = self.kind.alone(key)
+        return self.twins[key].predict(score, **self.grouped(values))
+
+    def twin_learns(self, event: Event, outcome: int) -> None:
+        if self.pooled is not None:
+            assert self.pooled.update(event.key, event.twin, outcome) == "learnt"
+        else:
+            assert self.twins[event.key].update(event.twin, outcome) == "learnt"
+
+    def forget(self, key: Any) -> None:
+        """A key is gone, with its receipts."""
+        if self.pooled is not None:
+            del self.pooled[key]
+        else:
+            del self.twins[key]
+        self.waiting = [event for event in self.waiting if event.key != key]
+        self.settled = [event for event in self.settled if event.key != key]
+        self.members.pop(key, None)
+
+    def take(self) -> Event | None:
+        """An event that waits for its outcome."""
+        return self.waiting.pop(self.number(len(self.waiting))) if self.waiting else None
+
+    def travelled(self, receipt: Any) -> Any:
+        """The receipt, or one that comes back from a store."""
+        read = self.kind.read
+        match self.number(4):
+            case 0:
+                return read.from_bytes(receipt.to_bytes())
+            case 1:
+                return read.from_json(receipt.to_json())
+            case 2:
+                return pickle.loads(pickle.dumps(receipt))  # noqa: S301 - our own bytes
+        return receipt
+
+    def replace(self, host: Any) -> None:
+        """Go on with a copy."""
+        self.host, self.members = host, {}
+
+    def path(self) -> Path:
+        return self.folder / "host"
+
+
+def numbers(forecast: Any) -> Any:
+    """Its probability, or its probabilities."""
+    return forecast.probabilities if isinstance(forecast, MultiForecast) else float(forecast)
+
+
+def same(host: Any, twin: Any) -> None:
+    """To the last bit."""
+    assert np.asarray(host).tobytes() == np.asarray(twin).tobytes(), f"host {host!r}, twin {twin!r}"
+
+
+# ---- verbs: single events ------------------------------------------------------------------------------------------
+
+
+def predict(world: World) -> None:
+    key, score, values = world.key(), world.score(), world.values()
+    made = world.host.predict(*world.named(key), score, **world.grouped(values))
+    twin = world.twin_predicts(key, score, values)
+    same(numbers(made), numbers(twin))
+    world.waiting.append(Event(key, made, twin))
+
+
+def update(world: World) -> None:
+    if event := world.take():
+        outcome = world.outcome()
+        assert world.host.update(*world.named(event.key), world.travelled(event.receipt), outcome) == "learnt"
+        world.twin_learns(event, outcome)
+        event.outcome = outcome
+        world.settled.append(event)
+
+
+def repeat(world: World) -> None:
+    """The same outcome again changes nothing, and another one is refused."""
+    if not world.settled or world.has_folded:  # a bank that has folded asks that each receipt be brought once
+        return
+    event = world.settled[world.number(len(world.settled))]
+    key, receipt = world.named(event.key), world.travelled(event.receipt)
+    assert world.host.update(*key, receipt, event.outcome) == "repeated"
+    other = (event.outcome + 1) % world.kind.labels  # type: ignore[operator]
+    try:
+        assert world.host.update(*key, receipt, other) == "repeated"
+        assert world.kind.has_keys  # a bank remembers which outcome it was only of keys with open events
+    except OutcomeConflict:
+        pass
+
+
+def use_member(world: World) -> None:
+    """`bank[key]` is live, also one that was taken long ago."""
+    keys = world.known()
+    if not keys:
+        return
+    key = keys[world.number(len(keys))]
+    member = world.members.setdefault(key, world.host[key])
+    score = world.score()
+    made, twin = member.predict(score), world.twin_predicts(key, score)
+    same(numbers(made), numbers(twin))
+    event = Event(key, made, twin)
+    if world.chance(0.5):
+        world.waiting.append(event)
+        return
+    event.outcome = world.outcome()
+    assert member.update(world.travelled(made), event.outcome) == "learnt"
+    world.twin_learns(event, event.outcome)
+    world.settled.append(event)
+
+
+# ---- verbs: many events --------------------------------------------------------------------------------------------
+
+
+def run(world: World) -> None:
+    """A batch, with outcomes at once, late, or never."""
+    n = 1 + world.number(7)
+    keys = [world.key() for _ in range(n)]
+    is_late = world.chance(0.4) and world.pooled is None
+    finish = world.chance(0.5) or is_watched(world)
+    known = np.array([world.kind.has_keys and world.chance(0.1) and not is_watched(world) for _ in range(n)]) == 0
+    scores, outcomes, values = (
+        [world.score() for _ in keys],
+        [world.outcome() for _ in keys],
+        [world.values() for _ in keys],
+    )
+    due = np.arange(1, n + 1) + world.rng.integers(0, 2 * n + 1, n) if is_late else np.arange(1, n + 1)
+    given = [outcome if k else nan for outcome, k in zip(outcomes, known, strict=True)]
+    more = {"due": due, "finish": finish} if is_late else {}
+    made = world.host.run(*world.named(keys), scores, given, **more, **world.grouped(values))
+    if not is_late:
+        finish = True
+    events: list[Event] = []
+    late: list[int] = []  # whose outcomes have not come
+    for i, key in enumerate(keys):
+        for j in [j for j in late if keys[j] == key and due[j] <= i]:
+            world.twin_learns(events[j], outcomes[j])
+            late.remove(j)
+        twin = world.twin_predicts(key, scores[i], values[i])
+        same(made[i], numbers(twin))
+        events.append(Event(key, None, twin))
+        if known[i]:
+            late.append(i)
+        if not is_late and known[i]:
+            world.twin_learns(events[i], outcomes[i])
+            late.remove(i)
+    for j in sorted(late, key=lambda j: (max(int(due[j]), n), j)):  # at the end of the batch
+        if finish or due[j] < n:
+            world.twin_learns(events[j], outcomes[j])
+
+
+def fold(world: World) -> None:
+    """Forecasts and outcomes, mixed; some outcomes are of forecasts of the same call."""
+    n = 1 + world.number(6)
+    nothing = [nan] * world.kind.classes if world.kind.classes else nan
+    keys, scores, outcomes, receipts, of = [], [], [], [], []
+    todo: list[tuple[Event, int | None]] = []
+    own: list[tuple[int, Event]] = []  # forecasts of this call that have no outcome yet
+    for at in range(n):
+        kind = world.number(4)
+        if kind == 0 and own:
+            where, event = own.pop(world.number(len(own)))
+            todo.append((event, world.outcome()))
+            of.append(where)
+        elif kind == 1 and (found := world.take()):
+            event = found
+            todo.append((event, world.outcome()))
+            of.append(-1)
+            receipts.append(event.receipt.to_bytes())
+        else:
+            names = [event.key for event, _ in todo]  # new keys of this call are no keys of the twin yet
+            event = Event(names[world.number(len(names))] if names and world.chance(0.3) else world.key(), None, None)
+            todo.append((event, None))
+            of.append(-1)
+            own.append((at, event))
+        keys.append(event.key)
+        outcome = todo[-1][1]
+        scores.append(world.score() if outcome is None else nothing)
+        outcomes.append(nan if outcome is None else float(outcome))
+    with_own = {"of": of} if max(of) >= 0 or world.chance(0.5) else {}
+    folded = world.host.fold(keys, scores, outcomes, receipts, **with_own)
+    made = iter(folded.receipts.tolist())
+    for at, (event, outcome) in enumerate(todo):
+        if outcome is None:
+            event.twin = world.twin_predicts(event.key, scores[at])
+            event.receipt = world.kind.read.from_bytes(next(made))
+            same(folded.forecasts[at], numbers(event.twin))
+            same(numbers(event.receipt), numbers(event.twin))
+        else:
+            world.twin_learns(event, outcome)
+            event.outcome = outcome
+            world.settled.append(event)
+    world.waiting += [event for _, event in own]
+    world.has_folded = True
+
+
+def predict_many(world: World) -> None:
+    look(world, world.host)
+
+
+def look(world: World, host: Any) -> None:
+    """What a host would say now, also of a key that it does not know; nothing changes."""
+    keys = world.known() if world.pooled is not None or not world.kind.has_keys else [*world.known(), world.new_key()]
+    for key in keys:
+        scores, values = [world.score() for _ in range(3)], [world.values() for _ in range(3)]
+        said = host.predict_many(*world.named([key] * 3), scores, **world.grouped(values))
+        if world.pooled is not None:
+            twin = world.pooled.predict_many([key] * 3, scores)
+        else:
+            alone = world.twins.get(key) or world.kind.alone(key)
+            twin = alone.predict_many(scores, **world.grouped(values))
+        same(said, twin)
+
+
+# ---- verbs: copies -------------------------------------------------------------------------------------------------
+
+
+def restart(world: World) -> None:
+    world.replace(saved(world))
+
+
+def saved(world: World, **how: Any) -> Any:
+    """The host as another process loads it."""
+    if world.kind.has_keys:
+        world.host.save(world.path())
+        return type(world.host).load(world.path(), **how)
+    return type(world.host).from_json(world.host.to_json())
+
+
+def pickled(world: World) -> None:
+    world.replace(pickle.loads(pickle.dumps(world.host)))  # noqa: S301 - our own bytes
+
+
+def deepcopied(world: World) -> None:
+    world.replace(copy.deepcopy(world.host))
+
+
+def copied(world: World) -> None:
+    world.replace(copy.copy(world.host))
+
+
+def read_only(world: World) -> None:
+    """A process that maps the file forecasts the same and learns nothing."""
+    mapped = saved(world, mmap=True)
+    look(world, mapped)
+    for key in world.known():
+        score = world.score()
+        same(numbers(mapped.predict(key, score)), world.host.predict_many([key], [score])[0])
+
+
+def copy_goes_its_own_way(world: World) -> None:
+    """What a copy issues is not taken here, and the other way round."""
+    other = copy.deepcopy(world.host)
+    key, score, values = world.key(), world.score(), world.values()
+    foreign = other.predict(*world.named(key), score, **world.grouped(values))
+    predict_as(world, key, score, values)
+    for host, receipt in ((world.host, foreign), (other, world.waiting[-1].receipt)):
+        with pytest.raises(UnknownForecast):
+            host.update(*world.named(key), world.travelled(receipt), world.outcome())
+
+
+def predict_as(world: World, key: Any, score: Any, values: Any) -> None:
+    made = world.host.predict(*world.named(key), score, **world.grouped(values))
+    twin = world.twin_predicts(key, score, values)
+    same(numbers(made), numbers(twin))
+    world.waiting.append(Event(key, made, twin))
+
+
+def fork(world: World) -> None:
+    """A child goes on with the same bits; what it issues is not taken by its parent."""
+    if not hasattr(os, "fork"):
+        return
+    key, score, values = world.key(), world.score(), world.values()
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads that other tests have left
+        child = os.fork()
+    if child == 0:
+        try:
+            predict_as(world, key, score, values)
+            os.write(write, world.waiting[-1].receipt.to_bytes())
+            for _ in range(3):
+                update(world)
+                predict(world)
+            look(world, world.host)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(write)
+    receipt = os.read(read, 65536)
+    os.close(read)
+    assert os.waitpid(child, 0)[1] == 0, "the child differs"
+    predict_as(world, key, score, values)
+    with pytest.raises(UnknownForecast):
+        world.host.update(*world.named(key), world.kind.read.from_bytes(receipt), 0)
+
+
+# ---- verbs: keys come and go ---------------------------------------------------------------------------------------
+
+
+def merge(world: World) -> None:
+    """A shard of new keys comes in, or the bank goes into it; receipts of both stay good."""
+    host, ours, members = world.host, world.known(), world.members
+    world.host, kept = world.kind.make(), world.twins
+    world.twins, world.members, waiting, world.waiting = {}, {}, world.waiting, []
+    for _ in range(world.number(4)):
+        [predict, update, run, fold][world.number(4)](world)
+    world.twins, world.waiting = {**kept, **world.twins}, waiting + world.waiting
+    assert len(world.host) + len(ours) == len(world.twins)
+    if world.chance(0.5):
+        host.merge(world.host)
+        world.host, world.members = host, members
+    else:
+        world.host.merge(host)
+
+
+def delete(world: World) -> None:
+    keys = world.known()
+    if not keys:
+        return
+    key = keys[world.number(len(keys))]
+    gone = [event for event in world.waiting if event.key == key]
+    del world.host[key]
+    assert key not in world.host
+    for event in gone:
+        with pytest.raises(UnknownKey):
+            world.host.update(key, event.receipt, 0)
+    world.forget(key)
+    if gone and world.chance(0.5):  # a namesake
+        predict_as(world, key, world.score(), None)
+        with pytest.raises(UnknownForecast):
+            world.host.update(key, gone[0].receipt, 0)
+
+
+def drop_idle(world: World) -> None:
+    """Keys leave, for ever or for a while."""
+    dropped = world.host.drop_idle(1 + world.number(20))
+    assert sorted([*dropped, *world.host]) == sorted(world.known())
+    if world.pooled is None and world.chance(0.5):
+        for key in dropped:
+            world.members.pop(key, None)
+        if world.chance(0.5):
+            world.host.merge(dropped)
+        else:
+            dropped.merge(world.host)
+            world.replace(dropped)
+        return
+    for key in dropped:
+        world.forget(key)
+
+
+def rows_out_and_in(world: World) -> None:
+    """A database gives back what it was given."""
+    keys = world.known()
+    if keys:
+        world.host.set_rows(keys, world.host.rows(keys))
+        world.has_folded = True  # what was learnt of each is counted from here on
+
+
+Verb = Callable[[World], None]
+VERBS: dict[str, Verb] = {
+    "predict": predict,
+    "update": update,
+    "repeat": repeat,
+    "run": run,
+    "predict_many": predict_many,
+    "restart": restart,
+    "pickle": pickled,
+    "deepcopy": deepcopied,
+    "copy": copied,
+    "a copy": copy_goes_its_own_way,
+}
+VERBS_OF_BANKS: dict[str, Verb] = {
+    "fold": fold,
+    "member": use_member,
+    "mmap": read_only,
+    "delete": delete,
+    "drop_idle": drop_idle,
+    "rows": rows_out_and_in,
+}
+MERGES: dict[str, Verb] = {"merge": merge}  # not of pooled banks: a pool stays as it is, so the twin has no such pool
+OFTEN = ("predict", "update", "fold", "run")
+
+
+def is_watched(world: World) -> bool:
+    """Whether there are monitors; they are told that outcomes never come at the end of a batch, the twin's are not."""
+    return getattr(world.host, "watched", None) is not None or getattr(world.host, "monitor", None) is not None
+
+
+# ---- sequences -----------------------------------------------------------------------------------------------------
+
+
+def verbs_of(world: World) -> list[Verb]:
+    """The verbs of a sequence: some of all, so that each is also met without some others; frequent ones twice."""
+    kind = world.kind
+    known = VERBS | (VERBS_OF_BANKS if kind.has_keys else {}) | (MERGES if kind.has_keys and not kind.is_pooled else {})
+    chosen = [name for name in known if name in ("predict", "update") or world.chance(0.5)]
+    return [known[name] for name in chosen for _ in range(3 if name in OFTEN else 1)]
+
+
+def check_sequence(name: str, seed: int, folder: Path, extra: Iterable[Verb] = ()) -> None:
+    """Some verbs at random on a host; at the end all that is known of it is that of its twin."""
+    world = World(KINDS[name], seed, folder)
+    try:
+        verbs = [*verbs_of(world), *extra]
+        for _ in range(4 + world.number(16)):
+            verb = verbs[world.number(len(verbs))]
+            world.done.append(verb.__name__)
+            verb(world)
+        for event in [*world.waiting] if world.chance(0.5) else []:
+            world.done.append("update at the end")
+            assert world.host.update(*world.named(event.key), event.receipt, 1) == "learnt"
+            world.twin_learns(event, 1)
+        world.done.append("compare")
+        check_all(world)
+    except BaseException as error:
+        error.add_note(f"check_sequence({name!r}, {seed}): {', '.join(world.done)}")
+        raise
+
+
+def check_all(world: World) -> None:
+    """The host and its twin know the same."""
+    host = world.host
+    if world.kind.has_keys:
+        assert sorted(host) == sorted(world.known())
+    for key in world.known():
+        mine = host[key] if world.kind.has_keys else host
+        twin = world.twins[key] if world.pooled is None else world.pooled[key]
+        assert (mine.events, mine.outcomes) == (twin.events, twin.outcomes)
+        same(mine.row, twin.row)
+        if twin.monitor is not None:
+            same(mine.monitor.row, twin.monitor.row)
+    look(world, host)
+
+
+def sequences(name: str, count: int, folder: Path, extra: Iterable[Verb] = (), first: int = 0) -> None:
+    for seed in range(first, first + count):
+        check_sequence(name, seed, folder, extra)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_random_sequences(name: str, tmp_path: Path) -> None:
+    sequences(name, int(os.environ.get("CALIBEAT_SEQUENCES", "200")), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Bank ops", "MultiBank ots", "Calibrator auto", "MultiCalibrator 3"])
+def test_forks_among_the_verbs(name: str, tmp_path: Path) -> None:
+    sequences(name, 4, tmp_path, [fork] * 4)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_many_more_random_sequences(name: str, tmp_path: Path) -> None:
+    sequences(name, 5000, tmp_path, first=10**6)
