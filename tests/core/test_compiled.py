@@ -34,7 +34,7 @@ from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
 from calibeat.core import groups as group_kernels
-from calibeat.core import layout, loops, subset, vector
+from calibeat.core import layout, limits, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import pool, rows
@@ -134,13 +134,13 @@ def refits_and_hindsight() -> None:
         calibeat.metrics.best_parameters(name, *STREAMS["random"]())
 
 
-@compares("core_algebra_find_indefinite", "core_calibeating_find_wrong_cells", "hosts_rows_find_bad_stats")
+@compares("core_limits_find_bad")
 def rows_from_outside() -> None:
     for method in (AUTO, HOPS, TOPS):
         bank = Bank(method, seed=1)
         bank.run(np.arange(300) % 7, *drifting(300))
         good = bank._store.matrix[: len(bank)].copy()
-        rows.check_rows(method, good, bank._clock)
+        limits.check_rows(method, good, bank._clock)
         stats, cells = method.width, method.spec.cells
         changes = {
             stats: -1.0,
@@ -160,7 +160,7 @@ def rows_from_outside() -> None:
             bad = good.copy()
             bad[3, column] = value
             with pytest.raises(calibeat.InvalidInput, match="at row 3"):
-                rows.check_rows(method, bad, bank._clock)
+                limits.check_rows(method, bad, bank._clock)
 
 
 @compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")

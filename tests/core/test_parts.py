@@ -17,7 +17,8 @@ from streams import STREAMS, variants
 import calibeat
 from calibeat import AIOLI, OGD, ONS, OPS, Bank, Calibrator, Method, Platt
 from calibeat.core.layout import Spec
-from calibeat.core.learners import ONS_STEP
+from calibeat.core.learners import ONS_STEP, growing_matrix
+from calibeat.core.limits import Block
 from calibeat.core.method import params_of, params_of_rows
 from calibeat.core.parts import PARTS, Calibeater, Features, Learner, Part
 
@@ -39,7 +40,7 @@ def test_every_part_says_the_same_things(part: type[Part]) -> None:
     numbers = made.numbers()
     assert numbers.keys() <= set(Spec._fields)
     assert made.slot == "guard" or numbers[made.slot] == made.code  # of a guard the spec has the place
-    for name in ("initial", "numbers", "check"):
+    for name in ("initial", "numbers", "limits"):
         assert callable(getattr(part, name, None))
     assert hasattr(part, "params") or issubclass(part, Calibeater)  # its cells say nothing of parameters
     assert hasattr(part, "export") or made.no_formula
@@ -86,6 +87,9 @@ def timid() -> Iterator[Method]:
 
         def numbers(self) -> dict[str, float]:
             return {**super().numbers(), "gain": self.step, "radius": 100.0}
+
+        def limits(self, features: Features) -> list[Block]:
+            return [*features.limits(100.0), growing_matrix(100.0, features)]
 
     yield Method(Platt(), Timid())
     del PARTS["learner"]["timid"]

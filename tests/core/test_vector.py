@@ -11,6 +11,7 @@ from multi_streams import calibrate
 
 from calibeat import MultiCalibrator
 from calibeat.core import vector
+from calibeat.core.limits import check_row
 
 CASES = {
     (when, name.split("/")[0]): vectors
@@ -82,7 +83,7 @@ def test_long_streams_stay_finite(kind: str, K: int) -> None:
     forecasts, row = calibrate(*streams[kind])
     assert np.isfinite(row).all() and np.isfinite(forecasts).all()
     assert np.abs(forecasts.sum(axis=1) - 1.0).max() <= 1e-12
-    vector.VectorMethod("multi", K).check_rows(np.array([[*row, 0.0, 1.0]]), np.array([n]))
+    check_row(vector.VectorMethod("multi", K), np.array([*row, 0.0, 1.0]), n)
     w = row[vector.W : vector.W + 6]
     assert w.min() >= 0.4 / (6 * n)
 
@@ -93,3 +94,8 @@ def test_evidence_survives_any_ratio() -> None:
     vector.compound(row, 2, 1e-304)
     vector.compound(row, 2, 1e-20)
     assert row[2] + np.log(row[3]) == pytest.approx((-90 - 304 - 20) * np.log(10.0))
+
+
+def test_the_top_class_of_no_numbers_is_a_class() -> None:
+    """No memory behind the classes is read, whatever a row from outside has led to."""
+    assert vector.find_top(np.full(4, np.nan))[0] == 3

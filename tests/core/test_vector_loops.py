@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import multi_streams
@@ -12,6 +13,7 @@ from conformance import same
 from calibeat import InvalidInput, UnknownMethod, metrics
 from calibeat.core import loops, vector
 from calibeat.core.layout import N, T
+from calibeat.core.limits import check_row, check_rows
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, RAW_BRIER, STATS
 from calibeat.core.vector import CODES, VectorMethod, predict, scratch, update
 from calibeat.hosts import pool
@@ -189,7 +191,7 @@ def test_a_new_key_starts_where_the_pool_is(method: VectorMethod) -> None:
     expected = method.initial_row()
     pool.start_row(method.spec, shared._replace(row=last), expected)
     same(rows[7, : method.width].copy(), expected)
-    method.check_rows(rows[:, : method.width].copy(), rows[:, method.width + EVENTS].copy())
+    check_rows(method, rows, math.inf)
 
     at_once = np.full(EVENTS_MADE + 1, -1), np.full(EVENTS_MADE, -1)
     at_once[0][1:] = np.where(np.isnan(labels), -1, np.arange(EVENTS_MADE))
@@ -241,7 +243,8 @@ def sound(method: VectorMethod, receipts: Any, issued: Any) -> Any:
 @pytest.mark.parametrize(("name", "classes"), [(name, classes) for name in CODES for classes in (2, 3, 64, 65)])
 def test_rows_and_receipts_of_streams_are_sound(name: str, classes: int) -> None:
     method, row, receipts = settled_late(name, classes)
-    method.check_rows(np.stack([row, method.initial_row()]), np.array([120, 0]))
+    check_row(method, row, 120)
+    check_row(method, method.initial_row(), 0)
     assert sound(method, receipts, receipts).all()
     assert receipts.shape[1] == method.receipt_width
     if name == "multi":
@@ -257,30 +260,30 @@ END = VectorMethod("multi", K).width
 @pytest.mark.parametrize(
     ("at", "value", "what"),
     [
-        (N, 80.5, "count labels"),
-        (T, 121.0, "count labels"),
-        (vector.W, 0.9, "weights of lanes"),
+        (N, 80.5, "outcomes as a whole number"),
+        (T, 121.0, "events at the last outcome in"),
+        (vector.W, 0.9, "weights of lanes that sum to 1"),
         (vector.V, 0.0, "weights of stages"),
-        (vector.Z, 2.0, "weights of spline"),
-        (vector.G, -1.0, "weights of guard"),
-        (vector.SLOPE, 101.0, "slope in"),
+        (vector.Z, 2.0, "weights of the spline in"),
+        (vector.G, -1.0, "weights of the guard in"),
+        (vector.SLOPE, 101.0, "a slope in"),
         (vector.SLOPE_INFORMATION, 1.0, "information of the slope"),
-        (vector.THETA, 1e7, "shared numbers"),
-        (vector.THETA + 3, -1.0, "positive definite matrix"),
-        (vector.OFFSET, 1e3, "offsets"),
-        (vector.KNOWN, 1.0, "information of offsets"),
-        (vector.BIAS, 1e7, "biases"),
+        (vector.THETA, 1e10, "shared parameters in"),
+        (vector.THETA + 3, -1.0, "H in"),
+        (vector.OFFSET, 1e3, "knots in"),
+        (vector.KNOWN, 1.0, "information of knots in"),
+        (vector.BIAS, 1e10, "biases in"),
         (vector.BIAS + K, 0.0, "information of biases"),
-        (vector.BIAS + 8 * K, 0.0, "factors"),
+        (vector.BIAS + 8 * K, 0.0, "factors in"),
         (vector.BIAS + 14 * K, 1.0, "information of factors"),
-        (vector.BIAS + 20 * K, -1.0, "confusion factors"),
+        (vector.BIAS + 20 * K, -1.0, "factors in"),
         (vector.BIAS + 20 * K + K * K, 1.0, "information of confusions"),
-        (LATE + vector.TEMPER, 0.5, "tempers of at least 1"),
-        (LATE + vector.STALENESS, 1e3, "tempers that match"),
-        (LATE + vector.HORIZON_WEIGHT, 0.0, "weights of lanes"),
-        (LATE + vector.HORIZON_WEIGHT, -0.1, "weights of lanes"),
-        (LATE + vector.MEAN_LAG, 121.0, "mean lag"),
-        (LATE + vector.ETA, 1e7, "eta in"),
+        (LATE + vector.TEMPER, 0.5, "temper in"),
+        (LATE + vector.STALENESS, 1e6, "staleness in"),
+        (LATE + vector.HORIZON_WEIGHT, 0.0, "weights of lanes that sum to 1"),
+        (LATE + vector.HORIZON_WEIGHT, -0.1, "weights of lanes in"),
+        (LATE + vector.MEAN_LAG, 121.0, "a mean lag in"),
+        (LATE + vector.ETA, 1e10, "eta in"),
         (LATE + vector.ETA_INFORMATION, -1.0, "information of eta"),
         (END - 1, 0.0, "evidence"),
         (END - 1, np.nan, "evidence"),
@@ -288,13 +291,10 @@ END = VectorMethod("multi", K).width
 )
 def test_rows_that_no_stream_has_are_refused(at: int, value: float, what: str) -> None:
     method, row, _ = settled_late()
-    method.check_rows(row[None], np.array([120]))
-    rows = np.stack([row, row, row])
-    rows[1, at] = value
-    with pytest.raises(InvalidInput, match=f"row must .*{what}.* - at row 1"):
-        method.check_rows(rows, np.full(3, 120), 0)
-    with pytest.raises(InvalidInput, match=what):
-        method.check_rows(rows[1][None], np.array([120]))
+    check_row(method, row, 120)
+    row[at] = value
+    with pytest.raises(InvalidInput, match=f"row must have {what}"):
+        check_row(method, row, 120)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from conformance import same
 from streams import STREAMS, variants
 
-from calibeat import FTL, OPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
+from calibeat import FTL, OPS, TOPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
 from calibeat._util.sealed import checksum as _checksum
 
 
@@ -87,6 +87,11 @@ def test_what_is_wrong_is_said(text: str) -> None:
     refused("{}", "snapshot must have the format 'calibeat/calibrator', got None")
 
 
+def of_tops(total: float = 0.0, count: float = 0.0) -> list[float]:
+    """A row after nine outcomes, with this first cell."""
+    return [9.0, 9.0, *TOPS.initial_row().tolist()[2:7], total, count, *[0.0] * 18]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -98,19 +103,11 @@ def test_what_is_wrong_is_said(text: str) -> None:
         ("row", [None] * 27, "row[0] must be a finite number, got None"),
         ("row", [True] * 27, "row[0] must be a finite number, got True"),
         ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
-        ("row", [0.0, 0.5] + [0.0] * 25, "row must count outcomes in whole numbers"),
-        ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
-        ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
-        (
-            "row",
-            [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18,
-            "row must count ones among outcomes, got 2.0",
-        ),
-        (
-            "row",
-            [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.5] + [0.0] * 18,
-            "row must count ones among outcomes, got 0.5",
-        ),
+        ("row", [0.5, *of_tops()[1:]], "row must have events at the last outcome as a whole number, got 0.5"),
+        ("row", [0.0, 9e9, *of_tops()[2:]], "row must have outcomes in [0, 0], got 9000000000.0"),
+        ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "row must have A in [100, "),
+        ("row", of_tops(2.0, 1.0), "row must have a sum of outcomes in [0, 1], got 2.0"),
+        ("row", of_tops(0.5, 1.5), "row must have a count of outcomes as a whole number, got 1.5"),
         ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
         ("history", [], "history must hold"),
     ],
@@ -124,11 +121,10 @@ def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, messa
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (2, 1e9, "row must have 1 to 5 bins in use, got 1000000000.0"),
-        (2, 0.0, "1 to 5 bins in use, got 0.0"),
-        (2, 2.5, "row must have 1 to 5 bins in use, got 2.5"),
-        (3, 0.99, "rising edges"),
-        (7, 1.5, "means in [0, 1]"),
+        (2, 1e9, "row must have bins in use in [0, 5], got 1000000000.0"),
+        (2, 2.5, "row must have bins in use as a whole number, got 2.5"),
+        (3, 1.01, "row must have edges and means in [0, 1], got 1.01"),
+        (7, 1.5, "row must have edges and means in [0, 1], got 1.5"),
     ],
 )
 def test_histograms_that_cannot_be(place: int, value: float, message: str) -> None:

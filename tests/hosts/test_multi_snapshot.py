@@ -67,7 +67,7 @@ def test_edited_text() -> None:
         ({"method": "best"}, "method must be"),
         ({"logits": 1}, "logits must be True or False"),
         ({"events": -1}, "events must be a whole number"),
-        ({"events": 79}, "count labels in whole numbers up to its forecasts"),
+        ({"events": 79}, r"events at the last outcome in \[0, 79\]"),
         ({"row": "abc"}, "a row of width 185 for its method, got str"),
         ({"row": [True] * 185}, "row\\[0\\] must be"),
         ({"settled": [7] * 80}, "settled must be an object with first"),
@@ -86,22 +86,22 @@ def test_impossible_content(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (vector.N, 80.5, "count labels in whole numbers"),
+        (vector.N, 80.5, "outcomes as a whole number"),
         (vector.W, 0.9, "weights of lanes"),
         (vector.V, 0.0, "weights of stages"),
-        (vector.Z, 2.0, "weights of spline"),
-        (vector.G, -1.0, "weights of guard"),
+        (vector.Z, 2.0, "weights of the spline"),
+        (vector.G, -1.0, "weights of the guard"),
         (vector.SLOPE, 101.0, "slope in"),
         (vector.SLOPE_INFORMATION, 1.0, "information of the slope"),
-        (vector.THETA, 1e7, "shared numbers"),
-        (vector.THETA + 3, -1.0, "positive definite"),
-        (vector.OFFSET, 1e3, "offsets"),
-        (vector.KNOWN, 1.0, "information of offsets"),
-        (vector.BIAS, 1e7, "biases"),
+        (vector.THETA, 1e10, "shared parameters"),
+        (vector.THETA + 3, -1.0, "H in"),
+        (vector.OFFSET, 1e3, "knots in"),
+        (vector.KNOWN, 1.0, "information of knots"),
+        (vector.BIAS, 1e10, "biases"),
         (vector.BIAS + 3, 0.0, "information of biases"),
         (vector.BIAS + 24, 0.0, "factors"),
         (vector.BIAS + 42, 1.0, "information of factors"),
-        (vector.BIAS + 60, -1.0, "confusion factors"),
+        (vector.BIAS + 60, -1.0, "factors in"),
         (vector.BIAS + 69, 1.0, "information of confusions"),
         (-1, 0.0, "evidence"),
     ],
@@ -124,5 +124,5 @@ def test_impossible_row_of_the_online_temperature() -> None:
 
 def test_impossible_pairs() -> None:
     cal = trained(2)
-    with pytest.raises(SnapshotMismatch, match="up to 70 events"):
+    with pytest.raises(SnapshotMismatch, match=r"in \[0, 70\]"):
         MultiCalibrator.from_json(changed(cal, events=70))

@@ -5,67 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from banks import IN_A_ROW, OTHERS, events, filled, rewritten, with_array
+from banks import filled, rewritten, with_array
 
-import calibeat.hosts.rows
-from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch, Spline
+from calibeat import AUTO, HOPS, TOPS, Bank, SnapshotMismatch
 from calibeat.core.layout import N, T
 from calibeat.core.stats import EVENTS, LAST, STATS
-from calibeat.hosts.rows import check_rows
-
-ALL = {**IN_A_ROW, **OTHERS, "spline": replace(OPS, calibeater=Spline())}
-
-
-def refusal(method: Method, rows: Any, events: Any, first: int | None = None) -> str:
-    try:
-        method.check_rows(rows, events, first)
-    except InvalidInput as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize("method", ALL.values(), ids=ALL)
-@pytest.mark.parametrize("prior", [None, "pooled"])
-def test_a_matrix_is_refused_for_its_first_bad_row(method: Method, prior: str | None) -> None:
-    """With the sentence that this row gets alone, as the row of a snapshot does."""
-    keys, scores, outcomes = events(400, 20)
-    bank = Bank(method, prior=prior)
-    bank.run(keys, scores, outcomes)
-    bank.predict(99, 0.5)
-    good = bank._store.matrix[: len(bank), : method.width].copy()
-    made = bank._store.stats(EVENTS)
-    method.check_rows(good, made)
-    rng = np.random.default_rng(5)
-    chosen = rng.integers(len(good), size=600)
-    rows, made = good[chosen], made[chosen]
-    for row in (rows[i] for i in np.flatnonzero(rng.random(600) < 0.3)):
-        for at in rng.integers(0, method.width, rng.integers(1, 3)):
-            near = [-row[at], row[at] + 1.0, row[at] * 1.5, row[at] * 0.3]
-            row[at] = rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0, 1e3, -1e-9, 1e8, 1e160, *near])
-    alone = [refusal(method, rows[i : i + 1], made[i : i + 1]) for i in range(600)]
-    bad = [i for i in range(600) if alone[i]]
-    assert len(bad) > 20
-    first = 0
-    for i in bad:
-        assert refusal(method, rows[first:], made[first:], first) == f"{alone[i]} - at row {i}"
-        first = i + 1
-    assert refusal(method, rows[first:], made[first:]) == ""
-
-
-def test_rows_are_counted_over_all_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    bank = filled()
-    monkeypatch.setattr(calibeat.hosts.rows, "_CHECKED_AT_ONCE", 3)
-    matrix = bank._store.matrix[: len(bank)].copy()
-    check_rows(TOPS, matrix, bank._clock)
-    matrix[7, TOPS.spec.cells] = -1.0
-    with pytest.raises(InvalidInput, match=r"row must count ones among outcomes, .* - at row 7"):
-        check_rows(TOPS, matrix, bank._clock)
 
 
 def changed(rows: Any, at: tuple[int, int], value: float) -> Any:
@@ -77,21 +26,21 @@ def changed(rows: Any, at: tuple[int, int], value: float) -> Any:
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        (N, 0.5, "whole numbers"),
-        (N, -1.0, "whole numbers|outcomes"),
-        (T, 1e9, "no more outcomes than forecasts"),
-        (EVENTS - STATS, 1e300, "count their events in whole numbers"),
-        (EVENTS - STATS, -3.0, "count their events|no more outcomes"),
-        (EVENTS - STATS, 2.5, "count their events"),
-        (LAST - STATS, 1e9, "last event by now"),
-        (LAST - STATS, 0.5, "last event by now"),
-        (LAST - STATS, -1.0, "last event by now"),
-        (-1, -0.1, "losses of at least 0"),
-        (-1, np.inf, "finite"),
-        (4, 1e308, "positive diagonal"),
-        (5, 1e140, "positive definite"),
-        (4, -5.0, "positive diagonal"),
-        (TOPS.spec.cells, 3e9, "ones among outcomes"),
+        (T, 0.5, "events at the last outcome as a whole number"),
+        (N, -1.0, "outcomes in"),
+        (T, 1e9, "events at the last outcome in"),
+        (EVENTS - STATS, 1e300, "events in"),
+        (EVENTS - STATS, -3.0, "events in"),
+        (EVENTS - STATS, 2.5, "events as a whole number"),
+        (LAST - STATS, 1e9, "a last event in"),
+        (LAST - STATS, 0.5, "a last event as a whole number"),
+        (LAST - STATS, -1.0, "a last event in"),
+        (-1, -0.1, "brier in"),
+        (-1, np.inf, "brier in"),
+        (4, 1e308, "A in"),
+        (5, 1e140, "A in"),
+        (4, -5.0, "A in"),
+        (TOPS.spec.cells, 3e9, "a sum of outcomes in"),
     ],
 )
 def test_a_file_that_no_bank_wrote(column: int, value: float, message: str, tmp_path: Path) -> None:
@@ -113,7 +62,7 @@ def test_sums_of_hedging_are_checked(tmp_path: Path) -> None:
     used = int(np.flatnonzero(rows[0, cells + 1 : HOPS.width : 2])[0])
     rows[0, cells + 2 * used] = rows[0, cells + 2 * used + 1] + 4.0
     (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
-    with pytest.raises(SnapshotMismatch, match="ones among outcomes"):
+    with pytest.raises(SnapshotMismatch, match="a sum of outcomes in"):
         Bank.load(tmp_path / "other")
 
 
@@ -123,7 +72,7 @@ def test_weights_of_lanes_are_checked(tmp_path: Path) -> None:
     rows = bank._store.matrix[: len(bank)].copy()
     rows[3, 38] += 0.5
     (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
-    with pytest.raises(SnapshotMismatch, match=r"weights of lanes that sum to one.* - at row 3"):
+    with pytest.raises(SnapshotMismatch, match=r"weights of lanes .* - at row 3"):
         Bank.load(tmp_path / "other")
 
 
@@ -131,9 +80,9 @@ def test_the_pool_is_checked(tmp_path: Path) -> None:
     bank = filled(prior="pooled")
     bank.save(tmp_path / "bank")
     pool = bank.pool
-    pool[N] = 0.5
+    pool[N] -= 0.5
     (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "pool", pool))
-    with pytest.raises(SnapshotMismatch, match="whole numbers"):
+    with pytest.raises(SnapshotMismatch, match="outcomes as a whole number"):
         Bank.load(tmp_path / "other")
 
 

@@ -347,6 +347,16 @@ def test_a_method_without_groups_loads_no_stream_with_groups(busy: Desk) -> None
         Model.named("tops").load(streams, [{}])
 
 
+@pytest.mark.parametrize("name", [case.name for case in CASES])
+def test_a_row_that_no_stream_has_is_not_loaded(busy: Desk, name: str) -> None:
+    model, stream = busy.engine.model, busy.engine._streams[name]
+    row = model.rows([stream])
+    row[0, 2] = 1e308
+    stream.state = row.tobytes()
+    with pytest.raises(InvalidInput, match=r"rows must have .* in \[.*\], got 1e\+308 - at row 0"):
+        model.load([stream], [{}])
+
+
 def test_an_event_of_two_classes_is_its_score() -> None:
     assert PLAIN.read(ForecastEvent("s", "e", 0.3)) == (0.3, None)
     with pytest.raises(InvalidInput, match="score must be given, as the stream has two classes, got none"):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from calibeat._util.types import Bytes, Vector
+from calibeat._util.types import Vector
 
 from .layout import THETA
-from .subset import kernel, loop, scale_of
+from .subset import kernel, scale_of
 
 Triple = tuple[float, float, float]
 Matrix = tuple[float, float, float, float, float, float]
@@ -167,23 +167,3 @@ def theta_start(d: int, pool: Vector, row: Vector) -> None:
 def scaled_identity(d: int, scale: float) -> list[float]:
     """scale I as its packed upper triangle."""
     return [scale if i == j else 0.0 for i in range(d) for j in range(i, d)]
-
-
-@loop
-def find_indefinite(packed: Vector, stride: int, d: int, lanes: int, most: Vector, faults: Bytes) -> None:
-    """What is wrong with the symmetric matrices of each row, one for each lane: 1 if a diagonal is not in (0, most], 2
-    if an entry is larger than its diagonal allows, else 0. In a packed matrix the lanes of an entry stand together."""
-    for row in range(len(faults)):
-        positive, bounded = 1, 1
-        at = row * stride
-        for i in range(d):
-            diagonal = at
-            other = at
-            for j in range(i, d):
-                for k in range(lanes):
-                    variance, covariance = packed[diagonal + k], packed[at + k]
-                    positive &= (variance > 0.0) & (variance <= most[i])
-                    bounded &= covariance * covariance <= variance * packed[other + k] * (1.0 + 1e-6)
-                at += lanes
-                other += (d - j) * lanes
-        faults[row] = 1 if positive == 0 else 2 * (1 - bounded)

@@ -22,16 +22,16 @@ The later outcomes are on average, the slower it moves. It sleeps, with weight 0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from calibeat._util.types import Table, Vector
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import find_indefinite, scaled_identity, sigmoid
+from .algebra import scaled_identity, sigmoid
 from .features import Beta
 from .layout import (
     BEND,
@@ -46,7 +46,6 @@ from .layout import (
     OFFSET,
     OPS_A,
     OPS_B,
-    OPS_MATRIX,
     SLOPE,
     STALENESS,
     TEMPER,
@@ -56,18 +55,8 @@ from .layout import (
     WEIGHT,
 )
 from .learners import LANES, ons_step
-from .parts import (
-    LARGEST_EXPONENT,
-    Check,
-    Columns,
-    Expression,
-    Features,
-    Formula,
-    Learner,
-    at_the_clip,
-    flat_of,
-    sigmoid_of,
-)
+from .limits import MOST_PARAMETER, ROUNDED, Block, Limit, matrices, tempering, weights
+from .parts import LARGEST_EXPONENT, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 from .subset import exps, kernel, large_kernel, scratch, unrolled
 
@@ -648,24 +637,26 @@ class Lanes(Learner):
         """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
         return [0.0, 0.0, *[1.0 / 6.0] * 6, *scaled_identity(SIZE, HORIZON_PRIOR)] if self.horizon else []
 
-    def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
-        horizon = [rows.shape[1] - HORIZON_WIDTH + HORIZON_WEIGHT] if self.horizon else []
-        weights = rows[:, [*range(WEIGHT, WEIGHT + 6), *horizon]]
-        yield from check_mixture("lanes", weights, rows[:, STALENESS], rows[:, TEMPER], n)
-        parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
-        yield np.abs(parameters) <= 1e6, "row must have lanes with parameters in [-1e+06, 1e+06], got others"
-        caps = 1.1 * np.array([CAP_AC, CAP_AC, CAP_B])
-        yield from check_covariance("lanes", rows[:, VAR_A:WEIGHT], 4, caps)
-        h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
-        definite = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
-        yield definite, "row must have a lane of OPS with a positive definite matrix, got another"
-        lag = rows[:, MEAN_LAG]
-        yield (lag >= 0.0) & (lag <= n), "row must have a mean lag of at most its {:g} outcomes, got {}", n, lag
-        if self.horizon:
-            lane, sentence = rows[:, -HORIZON_WIDTH:], "row must have a horizon lane with parameters in [-1e+06, 1e+06]"
-            yield np.abs(lane[:, HORIZON_THETA:HORIZON_COVARIANCE]) <= 1e6, f"{sentence}, got others"
-            caps = np.full(SIZE, 1.1 * HORIZON_CAP)
-            yield from check_covariance("a horizon lane", lane[:, HORIZON_COVARIANCE:], 1, caps)
+    def limits(self, features: Features) -> list[Block]:
+        ball, logit = ONS_RADIUS * ROUNDED, features.reach[0]
+        return [
+            Block((Limit("parameters of lanes", -MOST_PARAMETER, MOST_PARAMETER),), VAR_A - SLOPE),
+            matrices("covariances of lanes", [(0.0, 1.1 * cap, 0.0) for cap in (CAP_AC, CAP_AC, CAP_B)], KALMAN_LANES),
+            weights("lanes", 6),
+            Block((Limit("parameters of OPS", -ball, ball),), 2),
+            matrices("A of OPS", [(ONS_RHO, ONS_RHO, logit * logit), (ONS_RHO, ONS_RHO, 1.0)]),
+            tempering(),
+            Block((Limit("a mean lag", 0.0, 0.0, rises=1.0),)),
+        ]
+
+    def tail_limits(self) -> list[Block]:
+        if not self.horizon:
+            return []
+        return [
+            weights("lanes", 1, 0.0),  # while it sleeps
+            Block((Limit("parameters of the horizon lane", -MOST_PARAMETER, MOST_PARAMETER),), SIZE),
+            matrices("covariances of the horizon lane", [(0.0, 1.1 * HORIZON_CAP, 0.0)] * SIZE),
+        ]
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
@@ -720,26 +711,6 @@ class Lanes(Learner):
             weights, names = [*weights, lane[HORIZON_WEIGHT]], [*names, "horizon"]
         mean = ("+", *(("*", w, name) for w, name in zip(weights, names, strict=True)))
         formula.add("expert", ("clamp", mean, EPS, LARGEST))
-
-
-def check_mixture(what: str, weights: Table, stale: Vector, temper: Vector, n: Vector) -> Iterator[Check]:
-    """Weights sum to one, and none is lost; the temper is one that the staleness can have left in force.
-
-    The seventh weight, that of the horizon lane, is 0 while it sleeps.
-    """
-    kept = (weights >= 0.01 / (n[:, None] + 1.0)) & (weights <= 1.0)
-    kept[:, 6:] |= weights[:, 6:] == 0.0
-    good = kept.all(axis=1) & (np.abs(weights.sum(axis=1) - 1.0) <= 1e-9)
-    yield good, f"row must have weights of {what} that sum to one, none of them lost, got {{}}", weights
-    good = (stale >= 0.0) & (temper >= 1.0) & (temper <= 1.0 + stale)
-    yield good, "row must have a temper from 1 to 1 + its staleness {}, got {}", stale, temper
-
-
-def check_covariance(what: str, packed: Table, lanes: int, caps: Vector) -> Iterator[Check]:
-    """Covariance matrices, each an upper triangle by rows, have positive variances up to the caps."""
-    faults = np.empty(len(packed), dtype=np.uint8)
-    find_indefinite(*flat_of(packed), len(caps), lanes, caps, faults)
-    yield faults == 0, f"row must have {what} with positive variances up to their cap, got others"
 
 
 def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:

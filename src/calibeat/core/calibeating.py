@@ -7,57 +7,22 @@ behind the learner's numbers in the row, each a pair (sum of outcomes, count).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from calibeat._util.check import check_choice, check_scale, check_whole
-from calibeat._util.types import Ints, Table, Vector
+from calibeat._util.types import Vector
 
-from .parts import Calibeater, Check, Features, Formula, flat_of
-from .subset import kernel, loop, small_int
+from .limits import Block, tallies
+from .parts import Calibeater, Features, Formula
+from .subset import kernel, small_int
 
 KEEP, TRACK, HEDGE, SPLINE = 0, 1, 2, 3
 
 MOST_BINS = 10_000
-WHOLE = 2.0**52  # a float of this size has no bits for fractions: what is added to it is rounded to a whole number
 MOST_IMAGINED = 20.0  # events that a cell of a stream may start with that starts from a pool (`tracking_start`)
-
-
-def check_counts(cells: Table, n: Vector, at: int, imagined: float) -> Iterator[Check]:
-    """Each cell counts ones among outcomes; `imagined` events need not have happened."""
-    wrong = np.empty(len(cells), dtype=np.int64)
-    find_wrong_cells(*flat_of(cells), cells.shape[1] // 2, n + imagined, imagined > 0.0, wrong)
-    good = wrong < 0
-    if not good.all():
-        total, count = np.take_along_axis(cells, 2 * np.maximum(wrong, 0)[:, None] + [0, 1], axis=1).T
-        yield good, "row must count ones among outcomes, got {} of {} - at row[{}]", total, count, at + 2 * wrong
-
-
-@kernel
-def counts_ones(total: float, count: float, most: float, fractions: bool) -> bool:
-    """Whether 0 <= total <= count <= most, in whole numbers; with fractions the total need be none."""
-    whole = (count + WHOLE) - WHOLE == count
-    return (
-        (total >= 0.0) & (total <= count) & (count <= most) & whole & (fractions | ((total + WHOLE) - WHOLE == total))
-    )
-
-
-@loop
-def find_wrong_cells(cells: Vector, stride: int, pairs: int, most: Vector, fractions: bool, wrong: Ints) -> None:
-    """The first cell of each row that does not count ones among at most so many outcomes, or -1."""
-    for i in range(len(wrong)):
-        good = 1
-        for b in range(pairs):
-            good &= counts_ones(cells[i * stride + 2 * b], cells[i * stride + 2 * b + 1], most[i], fractions)
-        wrong[i] = -1
-        if good == 0:
-            b = 0
-            while counts_ones(cells[i * stride + 2 * b], cells[i * stride + 2 * b + 1], most[i], fractions):
-                b += 1
-            wrong[i] = b
 
 
 @dataclass(frozen=True)
@@ -102,8 +67,8 @@ class Tracking(Calibeater):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "bins": float(self.bins), "prior": self.prior}
 
-    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:
-        return check_counts(cells, n, at, MOST_IMAGINED)
+    def limits(self) -> list[Block]:
+        return [tallies(self.bins, MOST_IMAGINED)]
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:  # noqa: ARG002
         """The mean of each bin of the expert, as a table."""
@@ -170,8 +135,8 @@ class Hedging(Calibeater):
         groups, own = float(self.expert_bins), self.start == "expert"
         return {**super().numbers(), "bins": float(self.bins), "groups": groups, "own": own}
 
-    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:
-        return check_counts(cells, n, at, 0.0)
+    def limits(self) -> list[Block]:
+        return [tallies(self.bins * self.expert_bins)]
 
 
 @kernel

@@ -22,6 +22,7 @@ from calibeat._util.check import check_interval, check_start
 from calibeat._util.types import Vector
 
 from .fit import refit_scaling
+from .limits import ROUNDED, Block, Limit
 from .parts import LARGEST_EXPONENT, Expression, Features, Formula, sigmoid_of
 from .subset import entry, kernel
 
@@ -49,6 +50,14 @@ class Scaling(Features):
 
     def initial(self) -> list[float]:
         return list(self.start)
+
+    @property
+    def reach(self) -> tuple[float, ...]:
+        return (1.01 * math.log((1.0 - self.clip) / self.clip), 1.01)[: self.dimension]
+
+    def limits(self, radius: float) -> list[Block]:
+        most = max(radius * ROUNDED, *map(abs, self.start))
+        return [Block((Limit("theta", -most, most),), self.dimension)]
 
     @property
     def logit(self) -> Expression:
@@ -133,6 +142,10 @@ class Beta(Scaling):
 
     code: ClassVar[int] = BETA
     names: ClassVar[tuple[str, ...]] = ("a", "b", "c")
+
+    @property
+    def reach(self) -> tuple[float, ...]:
+        return (-1.01 * math.log(self.clip), -1.01 * math.log(self.clip), 1.01)
 
     @property
     def logit(self) -> Expression:

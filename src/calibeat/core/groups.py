@@ -38,6 +38,7 @@ from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likeli
 from .calibeating import SPLINE
 from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
+from .limits import Block, Limit, RowLimits, tempering, weights
 from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
@@ -68,6 +69,7 @@ LANE_WIDTH = 4
 TERMS = 8  # a, b of still, a, b of fleeting
 COLUMN, LAST = 12, 13  # its column; the outcome that visited it last
 EVENTS, ONES, SUM_SCORE, SUM_EXPERT, SUM_FORECAST, VARIANCE, LOG_E = 14, 15, 16, 17, 18, 19, 20
+SUMS = {"ones": ONES, "scores": SUM_SCORE, "experts": SUM_EXPERT, "forecasts": SUM_FORECAST, "variance": VARIANCE}
 CELL_NUMBERS = 21
 CELL_WIDTH = 24  # with what fills the third cache line; the first has all that a forecast needs
 
@@ -106,6 +108,41 @@ class Cells(NamedTuple):
     marks: Bytes
     before: Vector
     words_before: Ints
+
+
+# ---- what numbers from outside must be -------------------------------------------------------------------------------
+
+ROUNDING = 1e-3  # of sums that cells enter and leave
+MOST_OFFSET = 1e15  # the square of a cell's offset
+
+
+def row_limits(columns: int) -> list[Block]:
+    """What the numbers of the groups in a row can be."""
+    opened = Limit("opened cells", 0.0, 0.0, rises=float(columns), whole=True)
+    sums = Limit("sums over cells", -ROUNDING, MOST_OFFSET)
+    return [
+        tempering(),
+        weights("groups", LANES + 1),
+        Block((opened, opened._replace(name="evicted cells", under=-1))),
+        Block((sums,), 2 * LANES * columns),
+    ]
+
+
+def cell_limits(columns: int) -> RowLimits:
+    """What the numbers of a cell can be; each counts its own outcomes."""
+    most = 10.0 * MOST_OFFSET
+    own = Limit("information", -ROUNDING, 1.0, rises=5.0), Limit("natural means", -most, most)
+    count = Limit("outcomes", 1.0, 0.0, whole=True, until=True)
+    sums = (Limit(f"a sum of {name}", 0.0, 0.0, rises=1.0, under=EVENTS - at) for name, at in SUMS.items())
+    return RowLimits(
+        [
+            Block(own, 2 * LANES),
+            Block((Limit("a squared offset", 0.0, MOST_OFFSET), Limit("a share", -1.0, 1.0)), LANES),
+            Block((Limit("a column", 0.0, columns - 1.0, whole=True), count._replace(name="a last outcome"), count)),
+            Block((*sums, Limit("log e", 0.0, 0.0, 2.0, 2.0))),
+        ],
+        EVENTS,
+    )
 
 
 # ---- finding cells ---------------------------------------------------------------------------------------------------

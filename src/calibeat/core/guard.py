@@ -20,17 +20,15 @@ docs/guard.md has the theorems and their proofs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from calibeat._util.check import check_interval, check_whole
-from calibeat._util.types import Table, Vector
+from calibeat._util.types import Vector
 
 from .calibeating import bin_of
-from .parts import Check, Part
+from .limits import Block, Limit
+from .parts import Part
 from .subset import kernel, large_kernel
 
 DELTA = 1e-6  # between the two points of a draw
@@ -90,13 +88,11 @@ class Guard(Part):
     def numbers(self) -> dict[str, float]:
         return {"guard_bins": float(self.bins), "slack": self.slack, "spring": self.spring}
 
-    def check(self, numbers: Table, n: Vector) -> Iterator[Check]:
-        """What its numbers must be in rows that have learnt n outcomes."""
-        wealths, totals, spreads, most = numbers[:, :SUMS], numbers[:, SUMS::2], numbers[:, SUMS + 1 :: 2], n[:, None]
-        good = ((wealths >= FLOOR) & (wealths <= MOST_WEALTH)).all(axis=1)
-        yield good, f"row must hold wealths in [{FLOOR:g}, {MOST_WEALTH:g}], got {{}}", wealths
-        sums = (np.abs(totals) <= most) & (spreads >= 0.0) & (spreads <= 0.25 * most + 1e-9 * most)
-        yield sums, "row must sum residuals of {:g} outcomes in each bin, got {}, {}", most, totals, spreads
+    def limits(self) -> list[Block]:
+        """What its numbers can be."""
+        wealth = Limit("wealth", FLOOR, MOST_WEALTH)
+        residuals, spread = Limit("a sum of residuals", 0.0, 0.0, 1.0, 1.0), Limit("a spread", 0.0, 0.0, rises=0.26)
+        return [Block((wealth,), 2), Block((residuals, spread), self.bins)]
 
     def params(self, numbers: Any) -> dict[str, Any]:
         """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""

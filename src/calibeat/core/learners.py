@@ -7,21 +7,23 @@ triangle of its symmetric matrix A (for AIOLI: Q), row by row.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from calibeat._util.check import check_interval, check_scale
-from calibeat._util.types import Table, Vector
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import ROUNDING, find_indefinite, matrix, project, scaled_identity, solve, store_theta, theta_dot
+from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
 from .features import Scaling
 from .layout import THETA
-from .parts import Check, Columns, Features, Learner, flat_of
+from .limits import Block, Limit, matrices
+from .parts import Columns, Features, Learner
 from .subset import kernel
+
+MOST_SUM = 1e18  # of AIOLI's c: less than 50 per outcome, of the stream or of the pool that it started from
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
 
@@ -52,20 +54,13 @@ class BoundLearner(OnlineLearner):
             )
 
 
-class NewtonLearner(OnlineLearner):
-    """A learner with a matrix behind theta."""
-
-    def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
-        d = features.dimension
-        faults = np.empty(len(rows), dtype=np.uint8)
-        packed = rows[:, THETA + d : THETA + d + d * (d + 1) // 2]
-        find_indefinite(*flat_of(packed), d, 1, np.full(d, 1e150), faults)
-        yield faults != 1, "row must have a matrix with a positive diagonal, got another"
-        yield faults != 2, "row must have a matrix that is positive definite, got another"
+def growing_matrix(start: float, features: Features) -> Block:
+    """A matrix that starts at a multiple of I; an outcome adds at most x x' to it."""
+    return matrices("A", [(start, start, x * x) for x in features.reach])
 
 
 @dataclass(frozen=True)
-class ONS(NewtonLearner, BoundLearner):
+class ONS(BoundLearner):
     r"""Online Newton Step, the paper's Algorithm 1 (Hazan 2016, Algorithm 12).
 
     A_0 = rho I;  g = (expert - y) x;  A <- A + g g';  theta~ = theta - (1/gamma) A^-1 g;
@@ -115,6 +110,9 @@ class ONS(NewtonLearner, BoundLearner):
     def initial(self, features: Features) -> list[float]:
         return [*features.initial(), *scaled_identity(features.dimension, self.rho)]
 
+    def limits(self, features: Features) -> list[Block]:
+        return [*features.limits(self.radius), growing_matrix(self.rho, features)]
+
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": 1.0 / self.gamma, "radius": self.radius}
 
@@ -155,9 +153,12 @@ class OGD(BoundLearner):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": self.diameter / self.gradient, "radius": self.radius}
 
+    def limits(self, features: Features) -> list[Block]:
+        return features.limits(self.radius)
+
 
 @dataclass(frozen=True)
-class AIOLI(NewtonLearner):
+class AIOLI(OnlineLearner):
     r"""AIOLI (Jezequel, Gaillard & Rudi 2020): logarithmic regret without the e^B of ONS.
 
     theta_t depends on the score at hand: it minimises 1/2 theta' Q theta + c . theta + log(1 + e^z) + log(1 + e^-z),
@@ -207,6 +208,10 @@ class AIOLI(NewtonLearner):
     def initial(self, features: Features) -> list[float]:
         d = features.dimension
         return [*[0.0] * d, *scaled_identity(d, 2.0 * self.lam)]
+
+    def limits(self, features: Features) -> list[Block]:
+        c = Limit("c", -MOST_SUM, MOST_SUM)
+        return [Block((c,), features.dimension), growing_matrix(2.0 * self.lam, features)]
 
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": 1.0 / (1.0 + self.radius * self.bound)}

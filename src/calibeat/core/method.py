@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Table, Vector
+from calibeat._util.types import Vector
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput, UnknownMethod
 
@@ -19,9 +19,10 @@ from .auto import EPS, LARGEST, Lanes
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
 from .guard import Guard
-from .layout import THETA, N, Spec, T
+from .layout import THETA, Spec
 from .learners import ONS
-from .parts import PARTS, READ, Calibeater, Check, Columns, Features, Learner, Part, check_all
+from .limits import NATS_PER_OUTCOME, Block, evidence
+from .parts import PARTS, READ, Calibeater, Columns, Features, Learner, Part
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
@@ -166,32 +167,15 @@ class Method:
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
-    def check_rows(self, rows: Table, events: Vector, first: int | None = None) -> None:
-        """Check rows of finite numbers and the right width that come from outside. Kernels trust their rows.
-
-        Raises
-        ------
-        InvalidInput : this method cannot have such a row after so many events. The message has the first bad row, and
-            its number if that of the first one is given.
-        """
-        check_all(self._checks(rows, events), first)
-
-    def _checks(self, rows: Table, events: Vector) -> Iterator[Check]:
-        t, n, spec = rows[:, T], rows[:, N], self.spec
-        good = (n >= 0.0) & (n <= t) & (t <= events) & (n == np.floor(n)) & (t == np.floor(t))
-        yield good, "row must count outcomes in whole numbers up to {:.0f} events, got {} of {}", events, n, t
-        end = spec.evidence + 2 * (not self.mixes)
-        if self.mixes:
-            ratio = rows[:, end + 1]
-            sentence = "row must hold its evidence as a ratio in [1e-100, 1e+100], got {}"
-            yield (ratio >= 1e-100) & (ratio <= 1e100), sentence, ratio
-        if self.guard is not None:
-            yield from self.guard.check(rows[:, spec.guard : end], n)
-            end = spec.guard
-        if self.calibeater is not None:
-            yield from self.calibeater.check(rows[:, spec.cells : end], n, spec.cells)
-        if self.learner is not None and self.features is not None:
-            yield from self.learner.check(rows, self.features, n)
+    def limits(self) -> list[Block]:
+        """What the numbers of a row behind its counts can be; `limits.check_rows` checks rows from outside."""
+        blocks: list[Block] = []
+        if self.features is not None:
+            blocks += self.features.limits(0.0) if self.learner is None else self.learner.limits(self.features)
+        blocks += [] if self.calibeater is None else self.calibeater.limits()
+        blocks += [] if self.guard is None else self.guard.limits()
+        blocks += [evidence(NATS_PER_OUTCOME, 35.0)] if self.mixes else []  # a clip of 1e-15 is 34.5 nats from 1
+        return blocks + ([] if self.learner is None else self.learner.tail_limits())
 
     def receipt_is_sound(self, receipt: Any, score: Any, seen: Any, forecast: Any) -> Any:
         """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast.

@@ -6,7 +6,7 @@ A part is a frozen dataclass of hyper-parameters beside its kernel functions. It
 ``code``                 the number by which the kernels know it
 ``initial``              its numbers in the row of a stream that has seen nothing
 ``numbers``              its code and hyper-parameters, by their names in `Spec`
-``check``                what its numbers in rows from outside must be, as `Check`
+``limits``               what its numbers in a row can be, as blocks of `limits.Limit`
 ``params``               its parameters in a row, by name
 ``export``               its steps of the frozen formula
 ``check_features``       raises unless it can work with these features
@@ -20,17 +20,18 @@ operators. An expression is a number, the name of an earlier step, or a tuple su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.types import Flags, Table, Vector
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .layout import THETA
+from .limits import Block
 
 Columns = dict[str, npt.NDArray[Any]]
 Expression = float | str | tuple[Any, ...]
@@ -38,34 +39,6 @@ Expression = float | str | tuple[Any, ...]
 PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}, "guard": {}}
 READ: dict[str, Any] = {}  # the methods that were read from data lately, by the data as text
 LARGEST_EXPONENT = 700.0  # beyond it e^z is no float any more
-
-
-# ---- rows from outside ----------------------------------------------------------------------------------------------
-
-# (good, sentence, *values): which rows are possible, or which numbers of each row; what was expected and what came. The
-# sentence has a place for each of the values, arrays of which the entry of the first bad row (or number) is shown.
-Check = tuple[Any, ...]
-
-
-def check_all(checks: Iterable[Check], first: int | None = None) -> None:
-    """Raise `InvalidInput` for the first bad row, if there is one; it is named if the number of row 0 is given."""
-    bad, message = -1, ""
-    with np.errstate(all="ignore"):
-        for good, sentence, *values in checks:
-            if not good.all():
-                where = np.unravel_index(good.argmin(), good.shape)
-                if bad < 0 or where[0] < bad:
-                    every = values if good.ndim == 1 else [np.broadcast_to(value, good.shape) for value in values]
-                    bad, message = int(where[0]), sentence.format(*(value[where].tolist() for value in every))
-    if bad >= 0:
-        raise InvalidInput(message if first is None else f"{message} - at row {first + bad}")
-
-
-def flat_of(rows: Table) -> tuple[Vector, int]:
-    """Neighbouring columns of a matrix as kernels take them: their memory, and how far apart rows are in it."""
-    stride = rows.strides[0] // rows.itemsize if len(rows) > 1 else rows.shape[1]
-    size = (len(rows) - 1) * stride + rows.shape[1]
-    return np.lib.stride_tricks.as_strided(rows, (size,), (rows.itemsize,), writeable=False), stride
 
 
 # ---- the frozen formula ---------------------------------------------------------------------------------------------
@@ -134,9 +107,14 @@ class Features(Part):
         """The numbers in the row of a stream that has seen nothing, where the learner needs no others."""
         raise NotImplementedError  # pragma: no cover - every part has its own
 
-    def check(self, rows: Table, fitted: Flags) -> Iterable[Check]:  # noqa: ARG002 - one signature
-        """What the parameters in rows must be; `fitted`: of which rows they must be there."""
+    @property
+    def reach(self) -> tuple[float, ...]:
+        """How far each of the features can be from 0, and a hundredth more for rounding."""
         return ()
+
+    def limits(self, radius: float) -> list[Block]:
+        """What its parameters can be, whose learner keeps them this near to 0, or leaves them at their start."""
+        raise NotImplementedError  # pragma: no cover - every part has its own
 
     def params(self, row: Any) -> dict[str, Any]:
         """The parameters by their names in the paper."""
@@ -172,9 +150,13 @@ class Learner(Part):
         """More of its numbers, for the end of the row: those that most events do not touch."""
         return []
 
-    def check(self, rows: Table, features: Features, n: Vector) -> Iterable[Check]:  # noqa: ARG002 - one signature
-        """What its numbers must be in rows that have learnt n outcomes."""
-        return ()
+    def limits(self, features: Features) -> list[Block]:
+        """What its numbers can be."""
+        raise NotImplementedError  # pragma: no cover - every part has its own
+
+    def tail_limits(self) -> list[Block]:
+        """What the numbers of `tail` can be."""
+        return []
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:
         """The parameters by their names; of a matrix with a stream in each column: arrays."""
@@ -203,8 +185,8 @@ class Calibeater(Part):
         """Its numbers in the row of a stream that has seen nothing."""
         raise NotImplementedError  # pragma: no cover - every part has its own
 
-    def check(self, cells: Table, n: Vector, at: int) -> Iterable[Check]:
-        """What its numbers, which start at row[at], must be after n outcomes."""
+    def limits(self) -> list[Block]:
+        """What its numbers can be."""
         raise NotImplementedError  # pragma: no cover - every part has its own
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:

@@ -7,20 +7,21 @@ events, plays each by the loop of all methods, and fits between them. No kernel 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from calibeat._util.check import check_outcomes, check_scale, check_whole
-from calibeat._util.types import Flags, Ints, Table, Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM, features_of_all
 from .layout import THETA, N, Spec
 from .learners import REFIT
-from .parts import Check, Features, Formula, Learner
+from .limits import Block, Limit
+from .parts import Features, Formula, Learner
 from .subset import entry, kernel
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class Refitting(Learner):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "radius": self.radius, "after": float(self.after)}
 
-    def check(self, rows: Table, features: Features, n: Vector) -> Iterable[Check]:
-        return features.check(rows, n >= self.after)
+    def limits(self, features: Features) -> list[Block]:
+        return features.limits(self.radius)
 
     def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:
         if row[N] < self.after:  # a refit that has not come yet leaves the score alone
@@ -224,15 +225,9 @@ class Histogram(Features):
         """The number of bins in use, bins - 1 edges, bins means."""
         return [0.0] * (2 * self.bins)
 
-    def check(self, rows: Table, fitted: Flags) -> Iterator[Check]:
-        bins, used = self.bins, rows[:, THETA]
-        good = (used >= fitted) & (used <= bins) & (used == np.floor(used))
-        yield good, f"row must have 1 to {bins} bins in use, got {{}} - at row[{THETA}]", used
-        edges, means = rows[:, THETA + 1 : THETA + bins], rows[:, THETA + bins : THETA + 2 * bins]
-        unused = np.arange(bins) >= used[:, None]
-        sentence = "row must have rising edges and means in [0, 1], got others"
-        yield (edges[:, 1:] > edges[:, :-1]) | unused[:, 2:], sentence
-        yield ((means >= 0.0) & (means <= 1.0)) | unused, sentence
+    def limits(self, radius: float) -> list[Block]:  # noqa: ARG002 - one signature
+        used = Limit("bins in use", 0.0, self.bins, whole=True)
+        return [Block((used,)), Block((Limit("edges and means", 0.0, 1.0),), 2 * self.bins - 1)]
 
     def params(self, row: Any) -> dict[str, Any]:
         used, edges, means = int(row[THETA]), THETA + 1, THETA + self.bins

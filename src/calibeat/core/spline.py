@@ -6,13 +6,10 @@ In a row, from `CELLS` on: 3 weights, 2 cells for scores at the clip, and the kn
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from calibeat._util.types import Table, Vector
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .auto import (
@@ -25,7 +22,6 @@ from .auto import (
     SPLINE_LOGS,
     Hindsight,
     bounded,
-    check_mixture,
     clipped,
     flatten,
     inside,
@@ -33,13 +29,15 @@ from .auto import (
 )
 from .calibeating import SPLINE
 from .features import Scaling
-from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip
+from .limits import Block, Limit, tallies, tempering, weights
+from .parts import Calibeater, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN
 from .subset import kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
 INFORMATION = 10.0  # what a knot knows at first; an event at p = 1/2 brings 1/4
+FURTHEST_KNOT = 700.0  # a knot moves by 1e-8 per outcome where it is far
 ATOM_PRIOR = 10.0  # imaginary events, at the expert, of the cell of scores 0 or 1
 
 # ---- its part of the row -----------------------------------------------------------------------------------------
@@ -92,17 +90,9 @@ class Spline(Calibeater):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "bins": float(self.bins)}
 
-    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:  # noqa: ARG002 - one signature
-        stale, temper = cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER]
-        yield from check_mixture("splines", cells[:, :ATOMS], stale, temper, n)
-        for first, knots in ((SCORE_OFFSETS, KNOTS), (EXPERT_OFFSETS, EXPERT_KNOTS)):
-            offsets, known = cells[:, first : first + knots], cells[:, first + knots : first + 2 * knots]
-            sentence = f"row must have knots with an information of {INFORMATION:g} or more, got others"
-            yield known >= INFORMATION, sentence
-            yield np.abs(offsets) <= 700.0, "row must have knots with offsets in [-700, 700], got others"
-        totals, counts = cells[:, ATOMS:SCORE_OFFSETS:2], cells[:, ATOMS + 1 : SCORE_OFFSETS : 2]
-        good = (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])
-        yield good, "row must have sums of outcomes within their counts, got others"
+    def limits(self) -> list[Block]:
+        blocks = [weights("splines", ATOMS), tallies(2), *knot_limits(KNOTS), *knot_limits(EXPERT_KNOTS)]
+        return [*blocks, tempering()]
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
         """`spline` on the frozen row."""
@@ -128,6 +118,12 @@ class Spline(Calibeater):
         formula.add("r", ("clamp", _shifted("bend"), EPS, LARGEST))
         mean = ("+", ("*", weights[0], "m"), ("*", weights[1], "s"), ("*", weights[2], "r"))
         formula.add("p", ("clamp", mean, EPS, LARGEST))
+
+
+def knot_limits(count: int) -> list[Block]:
+    """What the offsets of knots and their information can be."""
+    known = Limit("information of knots", INFORMATION, INFORMATION, rises=0.26)
+    return [Block((Limit("knots", -FURTHEST_KNOT, FURTHEST_KNOT),), count), Block((known,), count)]
 
 
 def _atom(total: float, count: float) -> Expression:

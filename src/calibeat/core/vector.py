@@ -39,9 +39,9 @@ It is 22 + 7 K wide, 22 + 6 K beyond 64 classes. All else that was issued follow
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,8 +52,8 @@ from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
 from .layout import N, Spec, T
-from .parts import check_all
-from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
+from .limits import MOST_PARAMETER, NATS_PER_OUTCOME, ROUNDED, Block, Limit, evidence, matrices, tempering, weights
+from .spline import EXPERT_KNOTS, INFORMATION, knot, knot_limits, move_knots
 from .subset import entry, kernel, loop, small_int
 from .subset import scratch as small_scratch
 
@@ -229,72 +229,41 @@ class VectorMethod:
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
-    def check_rows(self, rows: Table, events: Vector | Ints, first: int | None = None) -> None:
-        """Check rows, one stream each, and how many forecasts each has made, as `Method.check_rows` does.
+    def limits(self) -> list[Block]:
+        """What the numbers of a row behind its counts can be; `limits.check_rows` checks rows from outside."""
+        ball = ONS_RADIUS * ROUNDED
+        slope = Limit("a slope", -ball, ball), Limit("information of the slope", ONS_RHO, ONS_RHO, rises=270.0)
+        parts = {"raw": [], "ots": [Block(slope)], "multi": self._limits_of_parts(Block(slope))}[self.name]
+        return [*parts, evidence(1.0 - LOWEST, NATS_PER_OUTCOME)]
 
-        Raises
-        ------
-        InvalidInput : this method cannot have one of them. The message has its number if that of the first is given.
-        """
-        check_all(((good, f"row must {what}, got another") for what, good in self._checks(rows, events)), first)
-
-    def _checks(self, rows: Table, events: Vector | Ints) -> Iterator[tuple[str, Flags]]:
-        """What a row must do, and which rows do it."""
-        t, n = rows[:, T], rows[:, N]
-        counts = (n >= 0.0) & (n <= t) & (t <= events) & (n == np.floor(n)) & (t == np.floor(t))
-        yield "count labels in whole numbers up to its forecasts", counts
-        yield "have an evidence in [1e-101, 1e+101]", _within(rows[:, -1:], 1e-101, 1e101)
-        if self.name == "raw":
-            return
-        slope = SLOPE if self.name == "multi" else 2
-        yield f"have a slope in [-{ONS_RADIUS:g}, {ONS_RADIUS:g}]", _within(rows[:, slope], -ONS_RADIUS, ONS_RADIUS)
-        yield "have information of the slope", _within(rows[:, slope + 1], ONS_RHO, 1e150)
-        if self.name == "multi":
-            yield from self._checks_of_parts(rows, n)
-
-    def _checks_of_parts(self, rows: Table, n: Vector) -> Iterator[tuple[str, Flags]]:
-        K = self.classes
-        stages = 3 if K <= MOST_CONFUSED else 2
-        late = rows[:, late_at(K) : -2]
-        awake = late[:, HORIZON_WEIGHT] != 0.0  # its weight counts from then on
-        lanes = np.column_stack([rows[:, W : W + 6], np.where(awake, late[:, HORIZON_WEIGHT], 1.0)])
-        for what, weights, apart in (
-            ("lanes", lanes, ~awake),
-            ("stages", rows[:, V : V + stages], 0.0),
-            ("spline", rows[:, Z : Z + 2], 0.0),
-            ("guard", rows[:, G : G + 2], 0.0),
-        ):
-            sums = np.abs(weights.sum(axis=1) - 1.0 - apart) <= 1e-9
-            kept = (weights >= 0.01 / (n[:, None] + 1.0)).all(axis=1)
-            yield f"have weights of {what} that sum to one, none of them lost", sums & kept
-        stale, temper = late[:, :HORIZON_WEIGHT:2], late[:, TEMPER:HORIZON_WEIGHT:2]
-        yield "have tempers of at least 1", _within(temper, 1.0, 1e15)
-        yield (
-            "have tempers that match what stale weights have cost",
-            _within((1.0 + stale) / temper, -1e15, LAZY + 1e-9),
-        )
-        yield "have a mean lag of at most its labels", (late[:, MEAN_LAG] >= 0.0) & (late[:, MEAN_LAG] <= n)
-        yield "have eta in [-1e+06, 1e+06]", _within(late[:, ETA:ETA_INFORMATION], -1e6, 1e6)
-        yield "have a positive definite information of eta", _positive_definite(late[:, ETA_INFORMATION:], 5)
-        shared = rows[:, THETA:OFFSET].reshape(-1, 4, THETA_WIDTH)
-        definite = _positive_definite(shared[:, :, 3:], 3)
-        for lane in range(4):
-            yield f"have shared numbers in [-1e+06, 1e+06] in lane {lane}", _within(shared[:, lane, :3], -1e6, 1e6)
-            yield f"have a positive definite matrix in lane {lane}", definite[:, lane]
-        rho, kappa = BIAS + 8 * K, BIAS + 20 * K
-        lanes = rows[:, BIAS:rho].reshape(-1, 4, 2, K)
-        confusion = rows[:, kappa : kappa + 2 * K * K] if K <= MOST_CONFUSED else rows[:, :0]
-        for what, values, low, high in (
-            ("biases", lanes[:, :, 0], -1e6, 1e6),
-            ("information of biases", lanes[:, :, 1], 0.01, 1e15),
-            ("offsets", rows[:, OFFSET:KNOWN], -700.0, 700.0),
-            ("information of offsets", rows[:, KNOWN:BIAS], INFORMATION, 1e15),
-            ("factors", rows[:, rho : rho + 6 * K], 1e-300, 1e300),
-            ("information of factors", rows[:, rho + 6 * K : kappa], FACTOR_INFORMATION, 1e15),
-            ("confusion factors", confusion[:, : K * K], 1e-300, 1e300),
-            ("information of confusions", confusion[:, K * K :], CONFUSION_INFORMATION, 1e15),
-        ):
-            yield f"have {what} in [{low:g}, {high:g}]", _within(values, low, high)
+    def _limits_of_parts(self, slope: Block) -> list[Block]:
+        K, confused = self.classes, self.classes <= MOST_CONFUSED
+        shared = Limit("shared parameters", -MOST_PARAMETER, MOST_PARAMETER)
+        # Half of what is there at first: the means that a covariance is made of are rounded.
+        covariances = [(0.5 * at_first, at_first, rise) for at_first, rise in ((4.0, 300.0), (1.0, 2.0), (0.25, 2.0))]
+        blocks = [weights("lanes", 6), weights("stages", 3 if confused else 2)]
+        blocks += [] if confused else [Block((Limit("nothing", 0.0, 0.0),))]
+        blocks += [weights("the spline", 2), weights("the guard", 2), slope]
+        blocks += [Block((shared,), 3), matrices("H", covariances)] * 4
+        blocks += knot_limits(EXPERT_KNOTS)
+        for variance in BIAS_VARIANCES:
+            blocks += [
+                Block((Limit("biases", -MOST_PARAMETER, MOST_PARAMETER),), K),
+                _information("biases", K, 1.0 / variance, 0.5),
+            ]
+        factor = Block((Limit("factors", 1e-300, 1e300),))
+        blocks += [factor._replace(times=6 * K), _information("factors", 6 * K, FACTOR_INFORMATION)]
+        if confused:
+            blocks += [factor._replace(times=K * K), _information("confusions", K * K, CONFUSION_INFORMATION)]
+        eta = Limit("eta", -MOST_PARAMETER, MOST_PARAMETER)
+        return [
+            *blocks,
+            *[tempering(1.0 - LOWEST, 1.0 - LOWEST)] * 4,
+            weights("lanes", 1, 0.0),  # of the horizon lane, while it sleeps
+            Block((Limit("a mean lag", 0.0, 0.0, rises=1.0),)),
+            Block((eta,), 5),
+            matrices("information of eta", [(0.5 / ETA_VARIANCE, 1.0 / ETA_VARIANCE, 65.0)] * 5),
+        ]
 
     def receipts_are_sound(self, receipts: Table, scores: Table, seen: Ints, probabilities: Table) -> Flags:
         """Which of these receipts, a row each, a stream can have issued for these scores, and with these forecasts."""
@@ -394,19 +363,9 @@ def _shares(values: Table) -> Flags:
     return np.asarray(good)
 
 
-def _positive_definite(packed: Table, d: int) -> Flags:
-    """Which of these symmetric matrices, given by their upper triangles, are positive definite and of possible size."""
-    good: Any = (np.abs(packed) <= 1e150).all(axis=-1)
-    full = np.where(good[..., None], packed, 0.0)[..., _unpacked(d)].reshape(*good.shape, d, d)
-    return np.asarray(good & (np.linalg.eigvalsh(full)[..., 0] > 0.0))
-
-
-@cache
-def _unpacked(d: int) -> Ints:
-    """Where the numbers of a symmetric matrix, row by row, stand in its upper triangle."""
-    places = np.zeros((d, d), dtype=np.int64)
-    places[np.triu_indices(d)] = places.T[np.triu_indices(d)] = np.arange(d * (d + 1) // 2)
-    return places.reshape(-1)
+def _information(of: str, count: int, at_first: float, least: float = 1.0) -> Block:
+    """What is known of parameters: an outcome brings 1/4 at most. `least`: what a lane may forget of it."""
+    return Block((Limit(f"information of {of}", least * at_first, at_first, rises=0.26),), count)
 
 
 def lane_weights(method: VectorMethod, row: Vector) -> list[float]:
@@ -690,7 +649,7 @@ def find_top(c: Vector) -> tuple[int, float, float, float]:
     """The top class of c, its share and that of the rest, and the sum of the rest."""
     best = largest(c)
     i = 0
-    while c[i] != best:
+    while c[i] != best and i < len(c) - 1:  # NaN is equal to nothing
         i += 1
     c[i] = 0.0
     rest = total(c)

@@ -41,6 +41,7 @@ from calibeat._util.files import checked_path
 from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.layout import N
+from calibeat.core.limits import MOST_COUNT, check_row, check_rows
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
@@ -69,18 +70,7 @@ from calibeat.monitor.slots import Aside
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
 from .pool import Pool, learn, pool_late_rows, pool_rows, start_row
-from .rows import (
-    Flags,
-    Fold,
-    FoldColumns,
-    Matrix,
-    ReceiptArray,
-    RowStore,
-    check_receipts,
-    check_rows,
-    read_receipts,
-    receipt_type,
-)
+from .rows import Flags, Fold, FoldColumns, Matrix, ReceiptArray, RowStore, check_receipts, read_receipts, receipt_type
 from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
 ELSEWHERE = {  # what people look for, and where it is
@@ -829,8 +819,8 @@ class Bank:
             if matrix.dtype != np.float64 or matrix.shape != (len(column), store.stride):
                 wanted = f"float64 of shape ({len(column)}, {store.stride})"
                 raise InvalidInput(f"rows must be {wanted}, got {matrix.dtype} of shape {matrix.shape}")
-            clock = max(self._clock, int(np.nanmax(matrix[:, self._method.width + LAST], initial=0.0)))
-            check_rows(self._method, matrix, clock)
+            check_rows(self._method, matrix, MOST_COUNT)
+            clock = max(self._clock, int(matrix[:, self._method.width + LAST].max(initial=0.0)))
             with Undo(self) as undo:
                 slots = store.open(column)
                 if len(np.unique(slots)) != len(slots):
@@ -857,9 +847,9 @@ class Bank:
         with self._lock:
             self._check_writable("take rows")
             pool, width = np.array(row, dtype=np.float64), self._method.width
-            if pool.shape != (width,) or not np.isfinite(pool).all():
-                raise InvalidInput(f"pool must be {width} finite numbers, got shape {pool.shape}")
-            self._method.check_rows(pool[None], pool[N : N + 1])
+            if pool.shape != (width,):
+                raise InvalidInput(f"pool must be {width} numbers, got shape {pool.shape}")
+            check_row(self._method, pool, pool[N])
             self._pool = pool
 
     # ---- growing and shrinking --------------------------------------------------------------------------------------

@@ -35,13 +35,13 @@ from calibeat._compiled import checksum
 from calibeat._util.check import check_choice, check_whole
 from calibeat._util.files import atomic, checked_path, open_regular, refuse_obstacle
 from calibeat.core.layout import N
+from calibeat.core.limits import check_row, check_rows
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.notice import Notice
 
 from .keys import MOST_SEED, Seed, check_index, check_table, check_text
-from .rows import check_rows
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -318,9 +318,7 @@ def _check_content(method: Any, header: dict[str, Any], arrays: Sections) -> Non
     """What the kernels rely on: slots that exist, numbers that a method can have."""
     check_rows(method, arrays["rows"].reshape(-1, method.width + STATS), header["clock"])
     pool = arrays["pool"]
-    if not np.isfinite(pool).all():
-        raise InvalidInput("pool must hold finite numbers, got others")
-    method.check_rows(pool[None], pool[N : N + 1])
+    check_row(method, pool, pool[N])
     if "table" in arrays:
         check_table(arrays["table"], header["count"])
     if "marks" in arrays:

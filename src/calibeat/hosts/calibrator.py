@@ -41,6 +41,7 @@ from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.layout import N
+from calibeat.core.limits import check_row
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
@@ -744,7 +745,7 @@ class Calibrator(Stream):
             method = calibrator._method
             events = check_whole("events", state["events"], 0, 2**53)
             row = check_numbers("row", state["row"])
-            method.check_rows(row[None, : method.width], np.array([events], dtype=np.float64))
+            check_row(method, row, events, cls._groups_in(state))
             if "groups" in state:
                 calibrator._restore_groups(state["groups"], row.tolist())
             elif calibrator._table is not None:

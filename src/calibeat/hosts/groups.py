@@ -34,12 +34,10 @@ from calibeat.core.groups import (
     GROUP_STALENESS,
     GROUP_SUMS,
     GROUP_TEMPER,
-    GROUP_WEIGHT,
     GROUPED_RECEIPT_WIDTH,
     INFO,
     KNOWN_WIDTH,
     LANES,
-    LAST,
     LOG_E,
     MOST_ATTRIBUTES,
     MOST_COLUMNS,
@@ -48,23 +46,23 @@ from calibeat.core.groups import (
     ONES,
     OPENED,
     PRIOR,
-    SLOPE_INFO,
     SUM_EXPERT,
     SUM_FORECAST,
     SUM_SCORE,
     TAU0,
     TAU_LEAST,
     TAU_MOST,
-    TERMS,
-    VARIANCE,
     WAYS,
     Cells,
+    cell_limits,
     forget_touched,
     predict_many_grouped,
     restore,
+    row_limits,
     run_batch_grouped,
 )
 from calibeat.core.layout import N
+from calibeat.core.limits import Block
 from calibeat.core.loops import Batch, Late, Streams, pieces, place_before
 from calibeat.core.method import Method
 from calibeat.core.randomness import cross_words
@@ -170,6 +168,10 @@ class Groups:
     def row_width(self) -> int:
         """How many numbers of a row are theirs."""
         return GROUP_SUMS + 4 * len(self.columns)
+
+    def limits(self) -> list[Block]:
+        """What they can be."""
+        return row_limits(len(self.columns))
 
     @property
     def identity(self) -> str:
@@ -638,7 +640,7 @@ class GroupTable:
 
     @classmethod
     def from_dict(cls, data: Any, method: Method, row: Sequence[float]) -> GroupTable:
-        """The inverse of `to_dict`, for the row that goes with it. All is checked: kernels trust their tables.
+        """The inverse of `to_dict`, for the row that goes with it, which is checked already: kernels trust tables.
 
         Raises
         ------
@@ -669,61 +671,31 @@ class GroupTable:
         return table
 
     def check_slots(self, slots: Ints, held: SlotArray, row: Sequence[float]) -> None:
-        """Raise `InvalidInput` unless these can be all the cells of a stream with this row."""
-        self.check_row(row)
-        if not np.isfinite(held["numbers"]).all():
-            raise InvalidInput("slots must hold finite numbers, got others")
-        n, start, C, K = row[N], self.cells.start, self.cells.columns, self.cells.attributes
+        """Check that these can be all the cells of a stream with this row, which is checked already.
+
+        Raises
+        ------
+        InvalidInput : a number of a cell is outside its limits, or a cell is in a slot where it is not found.
+        """
         words, numbers = held["word"], held["numbers"]
-        column, last = numbers[:, COLUMN], numbers[:, LAST]
-        is_column = (column >= 0) & (column < C) & (column == np.floor(column))
-        if not is_column.all():
-            raise InvalidInput(f"slot must be of one of {C} columns, got {column[~is_column][0]!r}")
-        pairs = np.array([(k, -1) for k in range(K)] + self.groups.pairs)[column.astype(np.int64)]
-        singles = pairs[:, 1] < 0
+        cell_limits(self.cells.columns).check(numbers, row[N], "cells", "cell")
+        pairs = np.array([(k, -1) for k in range(self.cells.attributes)] + self.groups.pairs)
+        singles = pairs[numbers[:, COLUMN].astype(np.int64), 1] < 0
         parents = zip(held["first"].tolist(), held["second"].tolist(), strict=True)
         crossed = np.array([cross_words(a, b) & _MASK for a, b in parents], dtype=np.uint64)
         good = np.where(singles, (held["first"] == words) & (held["second"] == 0), crossed == words)
         in_bucket = words & np.uint64(self.groups.cells // WAYS - 1) == (slots // WAYS).astype(np.uint64)
-        events, ones = numbers[:, EVENTS], numbers[:, ONES]
-        counts = (events >= 1) & (events <= n) & (last >= 1) & (last <= n) & (ones >= 0) & (ones <= events)
-        sums = numbers[:, SUM_SCORE : VARIANCE + 1]
-        counts &= ((sums >= 0.0) & (sums <= events[:, None])).all(axis=1)
-        known = numbers[:, : LANES * 4].reshape(-1, LANES, 4)[:, :, [INFO, SLOPE_INFO]]
-        terms = numbers[:, TERMS : TERMS + 2 * LANES].reshape(-1, LANES, 2)
-        possible = (known >= -1e-3).all(axis=(1, 2)) & (np.abs(terms[:, :, 1]) <= 1.0).all(axis=1)
-        possible &= (terms[:, :, 0] >= 0.0).all(axis=1)
-        for sound in (words != 0, good, in_bucket, counts, possible):
-            if not sound.all():
-                raise InvalidInput(
-                    f"slot must hold a possible cell, got another - at slot {slots[int((~sound).argmax())]}"
-                )
+        found = (words != 0) & good & in_bucket
+        if not found.all():
+            raise InvalidInput(
+                f"slot must hold a cell that is found there, got another - at slot {slots[found.argmin()]}"
+            )
         if len(np.unique(slots)) != len(slots) or len(np.unique(words)) != len(words):
             raise InvalidInput("slots must be different and hold different words, got one twice")
+        start = self.cells.start
         if row[start + OPENED] - row[start + EVICTED] != len(slots):
             wanted = int(row[start + OPENED] - row[start + EVICTED])
             raise InvalidInput(f"slots must be as many as were opened and not evicted, {wanted}, got {len(slots)}")
-        totals = np.zeros((C, LANES, 2))
-        np.add.at(totals, column.astype(np.int64), terms)
-        if (abs(totals.T.reshape(-1) - row[start + GROUP_SUMS :]) > 1e-3).any():
-            raise InvalidInput("row must have the sums of its columns' cells, got others")
-
-    def check_row(self, row: Sequence[float]) -> None:
-        """Raise `InvalidInput` unless the numbers of the groups in a row are possible; the method checks the rest."""
-        if len(row) != self.width or not np.isfinite(np.asarray(row, dtype=np.float64)).all():
-            raise InvalidInput(f"row must have {self.width} finite numbers, got others")
-        start, n = self.cells.start, row[N]
-        stale, temper = row[start + GROUP_STALENESS], row[start + GROUP_TEMPER]
-        if not (stale >= 0.0 and 1.0 <= temper <= 1.0 + stale):
-            raise InvalidInput(f"row must have a temper from 1 to 1 + its staleness {stale!r}, got {temper!r}")
-        weights = row[start + GROUP_WEIGHT : start + OPENED]
-        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
-            raise InvalidInput(f"row must have weights of groups that sum to one, got {list(weights)}")
-        opened, evicted = row[start + OPENED], row[start + EVICTED]
-        if not (0 <= evicted <= opened <= n * self.cells.columns and opened == int(opened) and evicted == int(evicted)):
-            raise InvalidInput(f"row must count the cells it has opened, got {opened!r} and {evicted!r} evicted")
-        if not all(-1e-3 <= total <= 1e9 for total in row[start + GROUP_SUMS :]):
-            raise InvalidInput("row must have sums of its columns of 0 or more, got others")
 
     def receipt_is_sound(self, receipt: Sequence[float], words: Sequence[int]) -> bool:
         """Whether what the groups put in a receipt is complete and possible; the method checks its own numbers."""

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from calibeat._compiled import bytes_of
 from calibeat._util.check import shown
-from calibeat._util.types import Bytes, Ints, Slots, Vector
+from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.kernel import ask, ask_again, play, settle
-from calibeat.core.layout import N, Spec, T
+from calibeat.core.layout import N, Spec
 from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.method import params_of_rows
 from calibeat.core.receipt import FORMAT, watched_columns
@@ -42,8 +42,6 @@ Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
 
 KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
-_CHECKED_AT_ONCE = 4096  # rows; the file may be larger than memory
-_MOST_COUNT = 2.0**53  # counts above are no longer exact
 
 
 class RowStore:
@@ -619,53 +617,3 @@ def fold_on_rows(
     made = columns.made()
     rows[:, method.width + LAST] = 0.0
     return Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
-
-
-# ---- rows from outside -------------------------------------------------------------------------------------------
-
-
-_FAULTS = (
-    "",
-    "rows must hold finite numbers",
-    "rows must count their events in whole numbers",
-    "rows must have had their last event by now",
-    "rows must count no more outcomes than forecasts",
-    "rows must have losses of at least 0",
-)
-
-
-def check_rows(method: AnyMethod, matrix: Matrix, clock: float) -> None:
-    """Raise `InvalidInput`, which names the first bad row, unless all rows are such as this method can have."""
-    for first in range(0, len(matrix), _CHECKED_AT_ONCE):
-        part = matrix[first : first + _CHECKED_AT_ONCE]
-        faults = np.empty(len(part), dtype=np.uint8)
-        find_bad_stats(part.reshape(-1), method.width, clock, faults)
-        if faults.any():
-            bad = int((faults > 0).argmax())
-            raise InvalidInput(f"{_FAULTS[faults[bad]]}, got others - at row {first + bad}")
-        method.check_rows(part[:, : method.width], part[:, method.width + EVENTS], first)
-
-
-@loop
-def find_bad_stats(rows: Vector, width: int, clock: float, faults: Bytes) -> None:
-    """What is wrong with the stats of each row, as a place in `_FAULTS`; 0 if nothing is."""
-    for i in range(len(faults)):
-        row = rows[i * (width + STATS) : (i + 1) * (width + STATS)]
-        stats = row[width:]
-        finite, possible = 1, 1
-        for j in range(width + STATS):
-            finite &= row[j] - row[j] == 0.0
-        for j in range(LAST + 1, STATS):
-            possible &= stats[j] >= 0.0
-        events, last = stats[EVENTS], stats[LAST]
-        faults[i] = 0
-        if finite == 0:
-            faults[i] = 1
-        elif events < 0.0 or events > _MOST_COUNT or events != int(events):
-            faults[i] = 2
-        elif last < 0.0 or last > clock or last != int(last):
-            faults[i] = 3
-        elif row[N] > row[T] or row[T] > events:
-            faults[i] = 4
-        elif possible == 0:
-            faults[i] = 5

@@ -25,6 +25,7 @@ from calibeat.core.auto import Lanes
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, Cells, play_grouped, settle_grouped
 from calibeat.core.kernel import ask, ask_again
 from calibeat.core.layout import N, Spec
+from calibeat.core.limits import check_rows
 from calibeat.core.method import Method, method_named
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import EVENTS, STATS, add_losses
@@ -45,7 +46,6 @@ from calibeat.hosts.rows import (
     FoldColumns,
     FoldWork,
     Matrix,
-    check_rows,
     fold_on_rows,
     new_rows,
 )
@@ -272,7 +272,8 @@ class Model:
 
     def _load_rows(self, streams: list[StreamBytes], cells: Mapping[str, Sequence[StoredCell]]) -> None:
         """Check the rows of streams of one shape, and fill the table of one with groups."""
-        if streams[0].shape.groups is None:
+        groups = streams[0].shape.groups
+        if groups is None:
             check_rows(self.method_of(streams[0]), self.rows(streams), 0.0)
             return
         for stream in streams:
@@ -282,8 +283,8 @@ class Model:
                 )
             stream.table = None
             grouped, row = self.method_of(stream), self.rows([stream])
-            table, ends = grouped.table, [grouped.method.width, grouped.width]
-            check_rows(grouped.method, np.delete(row, slice(*ends), axis=1), 0.0)
+            table = grouped.table
+            check_rows(grouped.method, row, 0.0, groups)
             held = cells.get(stream.name, ())
             slots = np.array([slot for slot, _ in held], dtype=np.int64)
             numbers = np.frombuffer(b"".join(bytes(cell) for _, cell in held), dtype=SLOT)

@@ -1,0 +1,331 @@
+"""What the numbers of a row must be: each part declares limits, and rows from outside are checked.
+
+A limit never refuses a row that a stream can reach. It keeps out what the kernels do not expect: NaN and infinity, a
+parameter outside its ball, more ones than outcomes, a number of memory that is not there. What grows with the outcomes
+has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n].
+
+    from .limits import Block, Limit
+
+    def limits(self) -> list[Block]:                      # ten times two columns
+        return [Block((Limit("sum", 0.0, 0.0, rises=1.0, under=1), Limit("count", 0.0, 0.0, rises=1.0)), 10)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calibeat._util.types import Ints, Table, Vector
+from calibeat.errors import InvalidInput
+
+from .layout import N
+from .stats import EVENTS, LOSS_FLOOR, LOSSES, STATS
+from .subset import kernel, loop, whole_part
+
+MOST_COUNT = 2.0**53  # counts above are no longer exact
+LEAST_WEIGHT = 1e-18  # of a part of a mixture, which gets a share of 0.5/n back with each outcome
+MOST_PARAMETER = 1e9  # of a parameter that no ball bounds: it moves by less than 3 per outcome, back and forth
+NATS_PER_OUTCOME = 17.0  # what an outcome can cost a probability inside [1e-7, 1 - 1e-7], and more
+ROUNDED = 1.0 + 1e-9  # room for rounding
+SUM_TOLERANCE = 1e-9
+
+
+class Limit(NamedTuple):
+    """What one number must be after n outcomes: in [low - falls n, high + rises n].
+
+    `under`: it is at most the number that many columns further on (or, below 0, before). `mixture`: together with all
+    columns of this name it sums to 1. `until`: it is at most a number that is given with the rows.
+    """
+
+    name: str
+    low: float
+    high: float
+    falls: float = 0.0
+    rises: float = 0.0
+    whole: bool = False
+    under: int = 0
+    mixture: str = ""
+    until: bool = False
+
+
+class Block(NamedTuple):
+    """Columns that repeat; or the upper triangles of d x d matrices, where the `lanes` of an entry stand together."""
+
+    columns: tuple[Limit, ...]
+    times: int = 1
+    d: int = 0
+    lanes: int = 1
+
+
+def matrices(name: str, diagonal: Sequence[tuple[float, float, float]], lanes: int = 1) -> Block:
+    """Symmetric matrices, by the low, the high and the rise of each number of the diagonal."""
+    high, rises = (max(limit[at] for limit in diagonal) for at in (1, 2))
+    other = Limit(name, -high, high, rises, rises)
+    columns: list[Limit] = []
+    for i, (least, most, rise) in enumerate(diagonal):
+        columns += [Limit(name, least, most, 0.0, rise)] * lanes
+        columns += [other] * (lanes * (len(diagonal) - 1 - i))
+    return Block(tuple(columns), 1, len(diagonal), lanes)
+
+
+def weights(of: str, count: int, low: float = LEAST_WEIGHT) -> Block:
+    """Weights of a mixture."""
+    return Block((Limit(f"weights of {of}", low, 1.0, mixture=of),), count)
+
+
+def tallies(count: int, imagined: float = 0.0) -> Block:
+    """Pairs of a sum of outcomes and their count; `imagined` of them need not have happened."""
+    total = Limit("a sum of outcomes", 0.0, imagined, rises=1.0, under=1)
+    return Block((total, Limit("a count of outcomes", 0.0, imagined, rises=1.0, whole=True)), count)
+
+
+def tempering(falls: float = 0.0, rises: float = NATS_PER_OUTCOME) -> Block:
+    """What stale weights have cost, and the temper in force."""
+    return Block((Limit("staleness", 0.0, 0.0, falls, rises), Limit("temper", 1.0, 1.0, rises=rises)))
+
+
+def evidence(falls: float, rises: float) -> Block:
+    """A likelihood ratio: what was folded away, as a logarithm, and what was not."""
+    fold = math.log(1e100) + 1.0
+    return Block((Limit("log evidence", -fold, fold, falls, rises), Limit("evidence", 1e-100, 1e100)))
+
+
+# ---- compiled --------------------------------------------------------------------------------------------------------
+
+
+class Bounds(NamedTuple):
+    """The limits of a whole row, a number for each column; and those between columns."""
+
+    low: Vector
+    falls: Vector
+    high: Vector
+    rises: Vector
+    outcomes: int  # the column with n
+    whole: Ints  # columns
+    under: Ints  # pairs of columns: the first is at most the second
+    mixtures: Ints  # of each mixture: how many columns it has, and these
+    matrices: Ints  # of each block: its column, d and lanes
+
+
+OUTSIDE, FRACTION, NO_MIXTURE = 0, 1, 2
+
+
+@kernel
+def find_outside(row: Vector, bounds: Bounds, n: float) -> int:
+    """The first column outside its limits after n outcomes, or -1. All are compared at once, as vectors."""
+    good = 1
+    for j in range(len(bounds.low)):
+        low, high = bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
+        good &= (row[j] >= low) & (row[j] <= high)
+    if good == 1:
+        return -1
+    j = 0
+    while bounds.low[j] - bounds.falls[j] * n <= row[j] <= bounds.high[j] + bounds.rises[j] * n:
+        j += 1
+    return j
+
+
+@kernel
+def find_fraction(row: Vector, bounds: Bounds) -> int:
+    """The first column that should be a whole number and is none, or -1."""
+    for k in range(len(bounds.whole)):
+        if row[bounds.whole[k]] != whole_part(row[bounds.whole[k]]):
+            return bounds.whole[k]
+    return -1
+
+
+@kernel
+def find_above(row: Vector, bounds: Bounds) -> tuple[int, float]:
+    """The first column above the one that it should be under, and that one's number; or -1."""
+    for k in range(0, len(bounds.under), 2):
+        if row[bounds.under[k]] > row[bounds.under[k + 1]]:
+            return bounds.under[k], row[bounds.under[k + 1]]
+    return -1, 0.0
+
+
+@kernel
+def find_no_mixture(row: Vector, bounds: Bounds) -> tuple[int, float]:
+    """The first column of the first mixture that does not sum to 1, and its sum; or -1."""
+    at = 0
+    while at < len(bounds.mixtures):
+        end, total = at + 1 + bounds.mixtures[at], 0.0
+        for k in range(at + 1, end):
+            total += row[bounds.mixtures[k]]
+        if not abs(total - 1.0) <= SUM_TOLERANCE:
+            return bounds.mixtures[at + 1], total
+        at = end
+    return -1, 0.0
+
+
+@kernel
+def find_indefinite(row: Vector, bounds: Bounds) -> tuple[int, float]:
+    """The first number of a matrix that is further from 0 than its two diagonals allow, and how far is; or -1."""
+    for k in range(0, len(bounds.matrices), 3):
+        at, d, lanes = bounds.matrices[k], bounds.matrices[k + 1], bounds.matrices[k + 2]
+        for i in range(d):
+            first, second = at, at  # the two diagonals
+            for j in range(i, d):
+                for lane in range(lanes):
+                    most = row[first + lane] * row[second + lane]
+                    if row[at + lane] * row[at + lane] > most * (1.0 + 1e-6):
+                        return at + lane, math.sqrt(most)
+                at += lanes
+                second += (d - j) * lanes
+    return -1, 0.0
+
+
+@kernel
+def find_in_row(row: Vector, bounds: Bounds) -> tuple[int, int, float, float]:
+    """The first column that is wrong, what is wrong with it, and what it must be between; or -1."""
+    j, n = bounds.outcomes, row[bounds.outcomes]
+    if not 0.0 <= n <= MOST_COUNT:
+        return j, OUTSIDE, bounds.low[j], bounds.high[j]
+    j = find_outside(row, bounds, n)
+    if j >= 0:
+        return j, OUTSIDE, bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
+    j = find_fraction(row, bounds)
+    if j >= 0:
+        return j, FRACTION, 0.0, 0.0
+    j, most = find_above(row, bounds)
+    if j >= 0:
+        return j, OUTSIDE, bounds.low[j] - bounds.falls[j] * n, most
+    j, most = find_indefinite(row, bounds)
+    if j >= 0:
+        return j, OUTSIDE, -most, most
+    j, total = find_no_mixture(row, bounds)
+    return j, NO_MIXTURE, total, total
+
+
+@loop
+def find_bad(rows: Vector, stride: int, bounds: Bounds, wrong: Vector) -> int:
+    """The first row with a number that it cannot have, or -1; `wrong` gets what `find_in_row` finds there."""
+    for i in range(len(rows) // stride):
+        column, what, low, high = find_in_row(rows[i * stride : (i + 1) * stride], bounds)
+        if column >= 0:
+            wrong[0], wrong[1], wrong[2], wrong[3] = column, what, low, high
+            return i
+    return -1
+
+
+# ---- rows from outside -----------------------------------------------------------------------------------------------
+
+
+class RowLimits:
+    """The limits of a row that consists of these blocks; `outcomes` is the column that counts them."""
+
+    def __init__(self, blocks: Iterable[Block], outcomes: int) -> None:
+        self._blocks = list(blocks)
+        under, mixtures, triangles, at = [], dict[str, list[int]](), list[int](), 0
+        columns = {name: list[Any]() for name in ("low", "falls", "high", "rises", "whole", "until")}
+        for block in self._blocks:
+            size, times = len(block.columns), block.times
+            for name, parts in columns.items():
+                parts.append(np.tile([getattr(column, name) for column in block.columns], times))
+            if block.d:
+                triangles += [at, block.d, block.lanes]
+            for place, column in enumerate(block.columns):
+                every = at + place + size * np.arange(times)
+                if column.under:
+                    under.append(np.stack([every, every + column.under], axis=1).reshape(-1))
+                if column.mixture:
+                    mixtures.setdefault(column.mixture, []).extend(every.tolist())
+            at += size * times
+        found = {name: np.concatenate(parts).astype(np.float64) for name, parts in columns.items()}
+        self._until = found["until"] > 0.0
+        self.bounds = Bounds(
+            found["low"],
+            found["falls"],
+            found["high"],
+            found["rises"],
+            outcomes,
+            np.flatnonzero(found["whole"]),
+            np.concatenate([*under, np.empty(0)]).astype(np.int64),
+            np.array([number for places in mixtures.values() for number in (len(places), *places)], dtype=np.int64),
+            np.array(triangles, dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        """How many columns a row has."""
+        return len(self.bounds.low)
+
+    def name(self, column: int) -> str:
+        """The name of a column."""
+        for block in self._blocks:
+            size = len(block.columns) * block.times
+            if column < size:
+                break
+            column -= size
+        return block.columns[column % len(block.columns)].name
+
+    def check(self, rows: Table, until: float = 0.0, what: str = "rows", at: str = "row") -> None:
+        """Check rows, which have no other columns; `what` they are, and what one of them is called, if it is named.
+
+        Raises
+        ------
+        InvalidInput : a number cannot be in such a row. The message names the first one.
+        """
+        bounds = self.bounds._replace(high=np.where(self._until, until, self.bounds.high))
+        flat = np.ascontiguousarray(rows).reshape(-1)
+        wrong = np.zeros(4)
+        row = find_bad(flat, len(self), bounds, wrong)
+        if row < 0:
+            return
+        (column, rule), (low, high) = wrong[:2].astype(int).tolist(), wrong[2:].tolist()
+        name, got = self.name(column), float(flat[row * len(self) + column])
+        must = f"have {name} in [{low:.9g}, {high:.9g}]"
+        if rule == FRACTION:
+            must = f"have {name} as a whole number"
+        elif rule == NO_MIXTURE:
+            must, got = f"have {name} that sum to 1", low
+        raise InvalidInput(f"{what} must {must}, got {got!r}{f' - at {at} {row}' if at else ''}")
+
+
+def _counts(width: int) -> Block:
+    """The first two columns of a row of this width."""
+    events = Limit("events at the last outcome", 0.0, MOST_COUNT, whole=True, under=width + EVENTS)
+    return Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
+
+
+def _stats() -> list[Block]:
+    """The stats behind a row."""
+    events = Limit("events", 0.0, MOST_COUNT, whole=True)
+    last = Limit("a last event", 0.0, 0.0, whole=True, until=True)
+    # A score of many classes may be above 1 by a rounding, and its loss below 0.
+    rises = 1.01 * max(2.0, -math.log(LOSS_FLOOR))
+    return [Block((events, last, *(Limit(name, 0.0, 0.0, 1e-11, rises) for name in LOSSES)))]
+
+
+@lru_cache(maxsize=64)
+def limits_of(method: Any, groups: Any = None) -> RowLimits:
+    """The limits of a row of a method, behind it the numbers of groups, if there are any, and the stats."""
+    own = [*method.limits(), *(() if groups is None else groups.limits())]
+    width = method.width + (0 if groups is None else groups.row_width)
+    return RowLimits([_counts(width), *own, *_stats()], N)
+
+
+def check_rows(method: Any, matrix: Table, clock: float, groups: Any = None) -> None:
+    """Check a matrix of rows that comes from outside, with the stats behind each row: kernels trust their rows.
+
+    `clock` is how many events their host has had.
+
+    Raises
+    ------
+    InvalidInput : no stream of this method can have such a row. The message names the first one, and its number.
+    """
+    limits_of(method, groups).check(matrix, clock)
+
+
+def check_row(method: Any, row: Sequence[float] | Vector, events: float, groups: Any = None) -> None:
+    """Check one row that comes from outside without its stats, of a stream that has made so many forecasts.
+
+    Raises
+    ------
+    InvalidInput : no stream of this method can have it.
+    """
+    stats = np.zeros(STATS)
+    stats[EVENTS] = events
+    limits_of(method, groups).check(np.concatenate([row, stats])[None], what="row", at="")
