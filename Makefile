@@ -54,7 +54,7 @@ coverage: .venv/dev .venv/core chromium postgres java deploy-tools
 # The kernels once more in a build that stops at the first read or write outside of an array, and at undefined arithmetic.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 sanitize: .venv/dev .venv/core ## the tests of the core on kernels compiled with sanitizers
-	@rm -rf out/sanitize && mkdir -p out/sanitize && cp -r src out/sanitize/src && rm -f out/sanitize/src/calibeat/_compiled.*.so
+	@rm -rf out/sanitize && mkdir -p out/sanitize && cp -r src out/sanitize/src && rm -f out/sanitize/src/calibeat/_compiled*.so
 	CALIBEAT_CFLAGS='$(SANITIZE) -O1' CALIBEAT_LDFLAGS='$(SANITIZE)' $(BIN)/python setup.py --quiet build_ext --build-lib out/sanitize/src
 	PYTHONPATH=out/sanitize/src LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -p no:cacheprovider -k 'not interrupt' $(SANITIZED)
@@ -136,5 +136,5 @@ test-lowest: ## a part of the tests with the oldest dependencies (LOWEST_TESTS=.
 	out/lowest/bin/python -m pytest -q -W default $(LOWEST_TESTS)
 
 clean: ## forget the environment, caches and the compiled core
-	rm -rf .venv out build src/calibeat/_compiled.*.so src/calibeat/_compiled.c src/calibeat/kernels.pxi .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv out build src/calibeat/_compiled*.so src/calibeat/_compiled*.c src/calibeat/kernels*.pxi .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests benchmarks -name __pycache__ -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The one extension module (docs/compiled.md). Everything else about the package is in pyproject.toml."""
+"""The extension modules (docs/compiled.md). Everything else about the package is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import shutil
 import sys
 import sysconfig
 from pathlib import Path
+from threading import Lock
 
+from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -18,7 +20,7 @@ PACKAGE = HERE / "src" / "calibeat"
 sys.path.insert(0, str(HERE / "compiling"))
 
 from backend import has_compiler  # noqa: E402 - found on the path of the line above
-from join_kernels import CONSTANTS, Joiner, NotAllowedError  # noqa: E402
+from join_kernels import NotAllowedError, units  # noqa: E402
 
 # The same bits everywhere: nothing is contracted or reordered. -fno-trapping-math says that nobody reads the flags of
 # the floating-point unit; without it the four lanes of AUTO do not become a vector.
@@ -35,14 +37,23 @@ FLAGS = [
 FLAGS += ["-DCYTHON_INLINE=inline __attribute__((always_inline))"]
 MICROSOFT = ["/O2", "/fp:precise"]
 
+UNITS = {f"calibeat.{unit.name}": unit for unit in units(HERE / "src")}
+TRANSLATING = Lock()  # C compilers run beside each other; Cython is not made for threads
+
 
 class BuildCore(build_ext):
-    """Join the kernels, then let Cython and the C compiler make the module. An unchanged module is not made again."""
+    """Join the kernels, then let Cython and the C compiler make the modules. An unchanged module is not made again."""
+
+    def finalize_options(self) -> None:
+        """Compile on all cores."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Write the joined kernels beside the module that includes them."""
+        """Write the joined kernels of each unit beside the module that includes them."""
         try:
-            (PACKAGE / "kernels.pxi").write_text(Joiner(HERE / "src", CONSTANTS).text(), encoding="utf-8")
+            for unit in UNITS.values():
+                write_if_other(unit.kernels, unit.text())
         except NotAllowedError as error:
             raise SystemExit(f"a kernel cannot be compiled: {error}") from error
         super().run()
@@ -61,6 +72,9 @@ class BuildCore(build_ext):
         extension.extra_link_args, extension.libraries = link, [] if microsoft else ["m"]
         target, kept = Path(self.get_ext_fullpath(extension.name)), self._kept(extension)
         if not kept.exists():
+            target.unlink(missing_ok=True)  # or an older one made with other flags would be left where it is
+            with TRANSLATING:
+                extension.sources = cythonize(extension, quiet=True)[0].sources
             super().build_extension(extension)
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(target, kept)
@@ -71,13 +85,22 @@ class BuildCore(build_ext):
     def _kept(self, extension: Extension) -> Path:
         """Where the module made from just these files lies, if it was made."""
         whole = hashlib.sha256(repr((sys.version, os.environ.get("CC"), extension.extra_compile_args)).encode())
-        for path in sorted([*PACKAGE.glob("*.pyx"), *PACKAGE.glob("*.pxi"), Path(__file__)]):
+        unit = UNITS[extension.name]
+        for path in [*unit.written, unit.kernels, Path(__file__)]:
             whole.update(path.read_bytes())
-        return HERE / "build" / "core" / f"{whole.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        name = f"{unit.name}-{whole.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        return HERE / "build" / "core" / name
+
+
+def write_if_other(path: Path, text: str) -> None:
+    """Write a file, unless it holds just this: what is made from it is then up to date."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 if not has_compiler():
     zig = f"{shlex.quote(sys.executable)} -m ziglang cc"
     os.environ |= {"CC": zig, "LDSHARED": f"{zig} -shared"}
 
-setup(ext_modules=[Extension("calibeat._compiled", ["src/calibeat/_compiled.pyx"])], cmdclass={"build_ext": BuildCore})
+extensions = [Extension(name, [unit.file.relative_to(HERE).as_posix()]) for name, unit in UNITS.items()]
+setup(ext_modules=extensions, cmdclass={"build_ext": BuildCore})

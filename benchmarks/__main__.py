@@ -26,6 +26,7 @@ TABLES = {
     "refit": "refit:growth",
     "memory": "memory:growth",
     "compiled": "compiled:compiled",
+    "rebuild": "rebuild:rebuild",
     "parts": "parts:parts",
     "auto": "auto:cost",
     "march": "auto:march",

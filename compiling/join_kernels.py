@@ -18,7 +18,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
+import re
+import runpy
 import struct
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from decimal import Decimal, localcontext
 from pathlib import Path
@@ -26,6 +29,7 @@ from typing import Any
 
 PACKAGE = "calibeat"
 MARKS = {"kernel": "inline ", "large_kernel": "", "entry": "inline ", "loop": ""}
+ENTRIES = {"entry", "loop"}  # what Python calls
 SCALARS = {"float": "double", "int": "Index", "bool": "bint"}
 # NumPy's name of an element -> the struct of an array of them, the type in C, its letters in a buffer, bytes.
 ARRAYS = {
@@ -115,25 +119,28 @@ class Joiner:
         self._modules: dict[str, Module] = {}
         self._returns: dict[str, Kind] = {}  # of the kernels that are translated
         self._parts: dict[str, str] = {}
-        self._entries: list[str] = []
+        self._entries: list[tuple[str, str]] = []  # the module of each, and its text
 
-    def text(self) -> str:
-        """The Cython source; `MADE_FROM` in it is a hash of all that the compiler sees."""
+    def text(self, has: Callable[[str], bool], written: Sequence[Path] = ()) -> str:
+        """The Cython source of a unit: the entries of the modules that it has, and what its files written by hand call.
+
+        `MADE_FROM` in it is a hash of all that the compiler sees.
+        """
+        by_hand = "".join(path.read_text(encoding="utf-8") for path in written)
+        called = set(re.findall(r"\bk_(\w+)", by_hand))
         for path in sorted(self.source.joinpath(PACKAGE).rglob("*.py")):
             content = path.read_text(encoding="utf-8")
             if any(f"\n@{mark}\n" in content for mark in MARKS):
                 module = self.module(".".join(path.relative_to(self.source).with_suffix("").parts))
                 for own, (sort, what) in module.names.items():
-                    if sort == "kernel":
+                    if sort == "kernel" and (module.c_name(own) in called or (what[1] in ENTRIES and has(module.name))):
                         self.kernel(module, own, *what)
+        entries = [entry for home, entry in self._entries if has(home)]
         head = [self.constants()] if self._constants else []
         head += [powers_of_two(), *map(array_struct, ARRAYS.values())]
-        joined = "\n\n\n".join([*head, *self._parts.values(), *self._entries]) + "\n"
-        whole = hashlib.sha256(joined.encode())
-        package = self.source / PACKAGE
-        for path in sorted([*package.glob("*.pyx"), *package.glob("_*.pxi")]):
-            whole.update(path.read_bytes())
-        return f"MADE_FROM = {whole.hexdigest()!r}\n\n\n{joined}"
+        joined = "\n\n\n".join([*head, *self._parts.values(), *entries]) + "\n"
+        made_from = hashlib.sha256((joined + by_hand).encode()).hexdigest()
+        return f"MADE_FROM = {made_from!r}\n\n\n{joined}"
 
     def files(self) -> list[Path]:
         """The files whose kernels, structs or constants are in the text, once it is made."""
@@ -231,8 +238,8 @@ class Joiner:
             signature = f"cdef {MARKS[mark]}{kind} k_{own}({head}) noexcept nogil:"
             self._parts[own] = f"# {module.name}\n{signature}\n{text}"
             self._returns[own] = result
-            if mark in ("entry", "loop"):
-                self._entries.append(wrapper(own, body.arguments, result, self.structs))
+            if mark in ENTRIES:
+                self._entries.append((module.name, wrapper(own, body.arguments, result, self.structs)))
         return self._returns[own]
 
 
@@ -649,3 +656,26 @@ def wrapper(own: str, arguments: dict[str, Kind], result: Kind, structs: dict[st
     lines += [f"    cdef {declared(result)} _result", "    with nogil:", f"        _result = {call}"]
     lines.append("    return bool(_result)" if result == "bint" else "    return _result")
     return "\n".join([f"def {own}({', '.join(head)}):", *lines])
+
+
+class Unit:
+    """One extension module: the files that it is made from, and the text of its kernels."""
+
+    def __init__(self, source: Path, name: str) -> None:
+        self.name, self._source = name, source
+        self.file = source / PACKAGE / f"{name}.pyx"
+        includes = re.findall(r'^include "(.+)"$', self.file.read_text(encoding="utf-8"), re.MULTILINE)
+        files = [self.file.with_name(include) for include in includes]
+        self.written = [self.file, *(file for file in files if file.name.startswith("_"))]
+        (self.kernels,) = (file for file in files if file not in self.written)
+        self.joiner = Joiner(source, CONSTANTS)
+
+    def text(self) -> str:
+        """What its file of kernels holds."""
+        unit_of = runpy.run_path(str(self._source / PACKAGE / "core" / "units.py"))["unit_of"]
+        return self.joiner.text(lambda module: unit_of(module) == self.name, self.written)
+
+
+def units(source: Path) -> list[Unit]:
+    """The units that `core/units.py` lists."""
+    return [Unit(source, name) for name in runpy.run_path(str(source / PACKAGE / "core" / "units.py"))["UNITS"]]

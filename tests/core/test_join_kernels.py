@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +20,13 @@ import pytest
 from twice import called_twice
 
 import calibeat
-from calibeat import _compiled as core
 from calibeat.core.subset import blank, exps, scratch, unrolled
 
 PACKAGE = Path(calibeat.__file__).parent
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parents[2] / "compiling"))
 
-from join_kernels import CONSTANTS, Joiner, NotAllowedError  # noqa: E402 - found on the path of the line above
+from join_kernels import Joiner, NotAllowedError, Unit, units  # noqa: E402 - found on the path of the line above
 
 IMPORTS = """from __future__ import annotations
 
@@ -70,13 +71,21 @@ def first(v: Vector) -> float:
 '''
 
 
+def every(_module: str) -> bool:
+    return True
+
+
+def none(_module: str) -> bool:
+    return False
+
+
 def joined(folder: Path, kernels: str, constants: dict[str, tuple[str, str]] | None = None) -> str:
     """The text that is made of a package with these kernels."""
     package = folder / "src" / "calibeat"
     (package / "_util").mkdir(parents=True, exist_ok=True)
     shutil.copy(PACKAGE / "_util" / "types.py", package / "_util" / "types.py")
     (package / "toys.py").write_text(IMPORTS + TOYS + kernels)
-    return Joiner(folder / "src", constants or {}).text()
+    return Joiner(folder / "src", constants or {}).text(every)
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
@@ -154,7 +163,7 @@ def test_two_structs_have_two_names(tmp_path: Path) -> None:
     other = "\n\nclass Pair(NamedTuple):\n    a: int\n\n\n@entry\ndef other(p: Pair) -> int:\n    return p.a\n"
     (tmp_path / "src" / "calibeat" / "others.py").write_text(IMPORTS + other)
     with pytest.raises(NotAllowedError, match=r"toys\.py: Pair is already the name of a struct in calibeat\.others"):
-        Joiner(tmp_path / "src", {}).text()
+        Joiner(tmp_path / "src", {}).text(every)
 
 
 # ---- what the text says ----------------------------------------------------------------------------------------------
@@ -168,18 +177,21 @@ def body_of(text: str, name: str) -> list[str]:
 def test_the_marks(tmp_path: Path) -> None:
     marks = ("kernel", "large_kernel", "entry", "loop")
     toys = [f"@{mark}\ndef a_{mark}(x: float) -> float:\n    return x\n" for mark in marks]
+    toys += ["@kernel\ndef idle(x: float) -> float:\n    return x\n"]
+    toys += ["@entry\ndef all_of_them(x: float) -> float:\n    return a_kernel(x) + a_large_kernel(x)\n"]
     text = joined(tmp_path, "\n\n".join(toys))
     assert "cdef inline double k_toys_a_kernel(double x) noexcept nogil:" in text
     assert "cdef double k_toys_a_large_kernel(double x) noexcept nogil:" in text
     assert "cdef inline double k_toys_a_entry(double x) noexcept nogil:" in text
     assert "cdef twice_double k_toys_a_loop(double x) noexcept nogil:" in text
-    assert re.findall(r"^def (\w+)\(", text, re.MULTILINE) == ["toys_a_entry", "toys_a_loop"]
+    assert re.findall(r"^def (\w+)\(", text, re.MULTILINE) == ["toys_a_entry", "toys_a_loop", "toys_all_of_them"]
+    assert "idle" not in text
     assert "    with nogil:\n        _result = k_toys_a_entry(x)\n    return _result" in text
 
 
 def test_what_is_called_stands_before_its_callers(tmp_path: Path) -> None:
-    kernel = "@kernel\ndef {}(x: float) -> float:\n    return {}\n\n\n"
-    text = joined(tmp_path, kernel.format("toy", "late(x)") + kernel.format("late", "x"))
+    kernel = "@{}\ndef {}(x: float) -> float:\n    return {}\n\n\n"
+    text = joined(tmp_path, kernel.format("entry", "toy", "late(x)") + kernel.format("kernel", "late", "x"))
     assert text.index("k_toys_late(double x)") < text.index("k_toys_toy(double x)")
 
 
@@ -204,18 +216,29 @@ def test_constants_with_a_name_in_c(tmp_path: Path) -> None:
 # ---- whether it is the core that runs --------------------------------------------------------------------------------
 
 
-def test_the_core_was_compiled_from_the_files_that_are_here() -> None:
-    made_from = made_from_of(Joiner(PACKAGE.parent, CONSTANTS).text())
-    assert made_from == core.MADE_FROM, "a kernel has changed since the core was compiled: run `make build`"
+@pytest.mark.parametrize("unit", units(PACKAGE.parent), ids=lambda unit: unit.name)
+def test_the_core_was_compiled_from_the_files_that_are_here(unit: Unit) -> None:
+    made_from = made_from_of(unit.text())
+    compiled = import_module(f"calibeat.{unit.name}")
+    assert made_from == compiled.MADE_FROM, "a kernel has changed since the core was compiled: run `make build`"
 
 
 def test_make_compiles_when_one_of_these_files_has_changed() -> None:
-    joiner = Joiner(PACKAGE.parent, CONSTANTS)
-    joiner.text()
+    read = set()
+    for unit in units(PACKAGE.parent):
+        unit.text()
+        read |= {*unit.joiner.files(), *unit.written}
     command = ["make", "--silent", "--eval", "files: ; @echo $(CORE)", "files"]
     watched = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert {str(file.relative_to(ROOT)) for file in joiner.files()} <= set(watched)
-    assert {"src/calibeat/_compiled.pyx", "src/calibeat/_stream.pxi", "setup.py"} <= set(watched)
+    assert {str(file.relative_to(ROOT)) for file in read} <= set(watched)
+    assert {"setup.py", "compiling/join_kernels.py", "src/calibeat/core/units.py"} <= set(watched)
+
+
+def test_an_entry_is_in_one_unit() -> None:
+    defined = [set(re.findall(r"^def (\w+)\(", unit.text(), re.MULTILINE)) for unit in units(PACKAGE.parent)]
+    for first, second in itertools.combinations(defined, 2):
+        assert first and second and not first & second
+    assert [len(names) for names in defined if "monitor_bets_read" in names and "core_loops_run" not in names] != []
 
 
 @pytest.mark.parametrize(
@@ -235,16 +258,20 @@ def test_what_the_hash_sees(before: str, after: str, seen: bool, tmp_path: Path)
     file = tmp_path / "src" / "calibeat" / "toys.py"
     assert before in file.read_text()
     file.write_text(file.read_text().replace(before, after))
-    assert (made_from_of(Joiner(tmp_path / "src", {}).text()) != first) == seen
+    assert (made_from_of(Joiner(tmp_path / "src", {}).text(every)) != first) == seen
 
 
-def test_the_hash_sees_the_files_written_by_hand(tmp_path: Path) -> None:
-    toy = "@entry\ndef toy(x: float) -> float:\n    return x\n"
-    hashes = [made_from_of(joined(tmp_path, toy))]
-    for name in ("_compiled.pyx", "_stream.pxi"):
-        (tmp_path / "src" / "calibeat" / name).write_text("# by hand\n")
-        hashes.append(made_from_of(joined(tmp_path, toy)))
-    assert len(set(hashes)) == 3
+def test_the_files_written_by_hand(tmp_path: Path) -> None:
+    """They are in the hash, and the kernels that they call are there, whoever has them."""
+    by_hand = tmp_path / "_stream.pxi"
+    by_hand.write_text("cdef double twice(double x):\n    return 4.0 * k_toys_half(x)\n")
+    joined(tmp_path, "@entry\ndef toy(x: float) -> float:\n    return x\n")
+    with_it, without = (Joiner(tmp_path / "src", {}).text(none, written) for written in ([by_hand], []))
+    assert "k_toys_half(double x)" in with_it and "k_toys" not in without and "\ndef " not in with_it
+    by_hand.write_text(by_hand.read_text() + "# more\n")
+    again = Joiner(tmp_path / "src", {}).text(none, [by_hand])
+    assert len({made_from_of(text) for text in (with_it, without, again)}) == 3
+    assert again.splitlines()[1:] == with_it.splitlines()[1:]
 
 
 def made_from_of(text: str) -> str:
@@ -464,17 +491,13 @@ command.run()
 def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
     """The kernels above: as Python, and compiled by the same files that the core is made of."""
     command = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
-    if shutil.which(command) is None or not (PACKAGE / "_compiled.pyx").exists():
+    if shutil.which(command) is None or not (PACKAGE / "_compiled_judges.pyx").exists():
         pytest.skip("there is no C compiler, or no source of the core")
     folder = tmp_path_factory.mktemp("toys")
-    (folder / "kernels.pxi").write_text(joined(folder, MEANT))
-    for part in ("_checksum.pxi", "_exponential.pxi", "_lists.pxi"):
+    (folder / "kernels_judges.pxi").write_text(joined(folder, MEANT))
+    for part in ("_head.pxi", "_exponential.pxi"):
         shutil.copy(PACKAGE / part, folder)
-    core = (PACKAGE / "_compiled.pyx").read_text()
-    for part in ('include "_groups.pxi"', 'include "_stream.pxi"'):
-        assert part in core
-        core = core.replace(part, "")
-    (folder / "toys.pyx").write_text(core)
+    shutil.copy(PACKAGE / "_compiled_judges.pyx", folder / "toys.pyx")
     subprocess.run([sys.executable, "-c", BUILD], cwd=folder, check=True, capture_output=True)
     found = spec_from_file_location("toys", folder / f"toys{sysconfig.get_config_var('EXT_SUFFIX')}")
     assert found is not None and found.loader is not None

@@ -1,7 +1,7 @@
 """The Python that kernels are written in: numbers, arrays, `math`, loops, and functions of these.
 
 A kernel is an ordinary function with types. It works in place, makes no arrays, raises nothing, draws nothing, and
-calls other kernels by their names. The build translates all kernels into one extension module
+calls other kernels by their names. The build translates all kernels into extension modules
 (`compiling/join_kernels.py`), where the C compiler inlines them into each other; docs/compiled.md says how. As they
 stand here they are Python, for readers, tests and debuggers: `plain` gives the Python of one that is called compiled.
 """
@@ -17,12 +17,7 @@ import numpy as np
 
 from calibeat._util.types import Vector
 
-try:
-    _compiled: Any = import_module("calibeat._compiled")
-except ImportError as error:  # pragma: no cover - nothing else can be tested then
-    raise ImportError(
-        f"calibeat needs its compiled core: run `make build` in a checkout, or install calibeat again ({error})"
-    ) from error
+from .units import unit_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,7 +37,7 @@ def large_kernel(function: F) -> F:
 def entry(function: F) -> F:
     """Mark a kernel that Python calls: its name is that of the compiled function, which runs without the GIL."""
     name = f"{function.__module__.partition('.')[2].replace('.', '_')}_{function.__name__}"
-    found: Any = getattr(_compiled, name, None)
+    found: Any = getattr(_unit(unit_of(function.__module__)), name, None)
     if found is None:  # pragma: no cover - a kernel in a file that had none
         raise ImportError(f"{name} is not in calibeat's compiled core yet: run `make build`")
     _PLAIN[found] = function
@@ -52,6 +47,15 @@ def entry(function: F) -> F:
 def loop(function: F) -> F:
     """Mark an entry in which most time is spent: where the compiler can, it is made for newer processors as well."""
     return entry(function)
+
+
+def _unit(name: str) -> Any:
+    try:
+        return import_module(f"calibeat.{name}")
+    except ImportError as error:  # pragma: no cover - nothing else can be tested then
+        raise ImportError(
+            f"calibeat needs its compiled core: run `make build` in a checkout, or install calibeat again ({error})"
+        ) from error
 
 
 def plain(function: F) -> F:
