@@ -24,7 +24,7 @@ from calibeat.errors import InvalidInput
 
 from .layout import N
 from .stats import EVENTS, LOSS_FLOOR, LOSSES, STATS
-from .subset import kernel, loop, whole_part
+from .subset import loop, whole_part
 
 MOST_COUNT = 2.0**53  # counts above are no longer exact
 LEAST_WEIGHT = 1e-18  # of a part of a mixture, which gets a share of 0.5/n back with each outcome
@@ -37,8 +37,8 @@ SUM_TOLERANCE = 1e-9
 class Limit(NamedTuple):
     """What one number must be after n outcomes: in [low - falls n, high + rises n].
 
-    `under`: it is at most the number that many columns further on (or, below 0, before). `mixture`: together with all
-    columns of this name it sums to 1. `until`: it is at most a number that is given with the rows.
+    `under`: it is at most the number that many columns further on (or, below 0, before). `until`: it is at most a
+    number that is given with the rows. `mixture`: together with all numbers of this name it sums to 1.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Limit(NamedTuple):
     rises: float = 0.0
     whole: bool = False
     under: int = 0
-    mixture: str = ""
     until: bool = False
+    mixture: str = ""
 
 
 class Block(NamedTuple):
@@ -101,8 +101,8 @@ class Bounds(NamedTuple):
     """The limits of a whole row, a number for each column; and those between columns."""
 
     low: Vector
-    falls: Vector
     high: Vector
+    falls: Vector
     rises: Vector
     outcomes: int  # the column with n
     whole: Ints  # columns
@@ -114,97 +114,46 @@ class Bounds(NamedTuple):
 OUTSIDE, FRACTION, NO_MIXTURE = 0, 1, 2
 
 
-@kernel
-def find_outside(row: Vector, bounds: Bounds, n: float) -> int:
-    """The first column outside its limits after n outcomes, or -1. All are compared at once, as vectors."""
-    good = 1
-    for j in range(len(bounds.low)):
-        low, high = bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
-        good &= (row[j] >= low) & (row[j] <= high)
-    if good == 1:
-        return -1
-    j = 0
-    while bounds.low[j] - bounds.falls[j] * n <= row[j] <= bounds.high[j] + bounds.rises[j] * n:
-        j += 1
-    return j
-
-
-@kernel
-def find_fraction(row: Vector, bounds: Bounds) -> int:
-    """The first column that should be a whole number and is none, or -1."""
-    for k in range(len(bounds.whole)):
-        if row[bounds.whole[k]] != whole_part(row[bounds.whole[k]]):
-            return bounds.whole[k]
-    return -1
-
-
-@kernel
-def find_above(row: Vector, bounds: Bounds) -> tuple[int, float]:
-    """The first column above the one that it should be under, and that one's number; or -1."""
-    for k in range(0, len(bounds.under), 2):
-        if row[bounds.under[k]] > row[bounds.under[k + 1]]:
-            return bounds.under[k], row[bounds.under[k + 1]]
-    return -1, 0.0
-
-
-@kernel
-def find_no_mixture(row: Vector, bounds: Bounds) -> tuple[int, float]:
-    """The first column of the first mixture that does not sum to 1, and its sum; or -1."""
-    at = 0
-    while at < len(bounds.mixtures):
-        end, total = at + 1 + bounds.mixtures[at], 0.0
-        for k in range(at + 1, end):
-            total += row[bounds.mixtures[k]]
-        if not abs(total - 1.0) <= SUM_TOLERANCE:
-            return bounds.mixtures[at + 1], total
-        at = end
-    return -1, 0.0
-
-
-@kernel
-def find_indefinite(row: Vector, bounds: Bounds) -> tuple[int, float]:
-    """The first number of a matrix that is further from 0 than its two diagonals allow, and how far is; or -1."""
-    for k in range(0, len(bounds.matrices), 3):
-        at, d, lanes = bounds.matrices[k], bounds.matrices[k + 1], bounds.matrices[k + 2]
-        for i in range(d):
-            first, second = at, at  # the two diagonals
-            for j in range(i, d):
-                for lane in range(lanes):
-                    most = row[first + lane] * row[second + lane]
-                    if row[at + lane] * row[at + lane] > most * (1.0 + 1e-6):
-                        return at + lane, math.sqrt(most)
-                at += lanes
-                second += (d - j) * lanes
-    return -1, 0.0
-
-
-@kernel
-def find_in_row(row: Vector, bounds: Bounds) -> tuple[int, int, float, float]:
-    """The first column that is wrong, what is wrong with it, and what it must be between; or -1."""
-    j, n = bounds.outcomes, row[bounds.outcomes]
-    if not 0.0 <= n <= MOST_COUNT:
-        return j, OUTSIDE, bounds.low[j], bounds.high[j]
-    j = find_outside(row, bounds, n)
-    if j >= 0:
-        return j, OUTSIDE, bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
-    j = find_fraction(row, bounds)
-    if j >= 0:
-        return j, FRACTION, 0.0, 0.0
-    j, most = find_above(row, bounds)
-    if j >= 0:
-        return j, OUTSIDE, bounds.low[j] - bounds.falls[j] * n, most
-    j, most = find_indefinite(row, bounds)
-    if j >= 0:
-        return j, OUTSIDE, -most, most
-    j, total = find_no_mixture(row, bounds)
-    return j, NO_MIXTURE, total, total
-
-
 @loop
-def find_bad(rows: Vector, stride: int, bounds: Bounds, wrong: Vector) -> int:
-    """The first row with a number that it cannot have, or -1; `wrong` gets what `find_in_row` finds there."""
+def find_bad(rows: Vector, stride: int, bounds: Bounds, wrong: Vector) -> int:  # noqa: C901 - one rule after the other
+    """The first row with a number that it cannot have, or -1.
+
+    `wrong` gets the first such column, what is wrong with it, and what it must be between (or the sum of a mixture).
+    """
     for i in range(len(rows) // stride):
-        column, what, low, high = find_in_row(rows[i * stride : (i + 1) * stride], bounds)
+        row = rows[i * stride : (i + 1) * stride]
+        n, what = row[bounds.outcomes], OUTSIDE
+        column = -1 if 0.0 <= n <= MOST_COUNT else bounds.outcomes
+        low, high = bounds.low[bounds.outcomes], bounds.high[bounds.outcomes]
+        for j in range(stride):
+            least, most = bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
+            if column < 0 and not least <= row[j] <= most:
+                column, low, high = j, least, most
+        for k in range(len(bounds.whole)):
+            if column < 0 and row[bounds.whole[k]] != whole_part(row[bounds.whole[k]]):
+                column, what = bounds.whole[k], FRACTION
+        for k in range(0, len(bounds.under), 2):
+            if column < 0 and row[bounds.under[k]] > row[bounds.under[k + 1]]:
+                column, low, high = bounds.under[k], 0.0, row[bounds.under[k + 1]]
+        at = 0
+        while at < len(bounds.mixtures):
+            first, total = at + 1, 0.0
+            at = first + bounds.mixtures[at]
+            for k in range(first, at):
+                total += row[bounds.mixtures[k]]
+            if column < 0 and abs(total - 1.0) > SUM_TOLERANCE:
+                column, what, low = bounds.mixtures[first], NO_MIXTURE, total
+        for k in range(0, len(bounds.matrices), 3):
+            at, d, lanes = bounds.matrices[k], bounds.matrices[k + 1], bounds.matrices[k + 2]
+            for a in range(d):
+                one, other = at, at  # where the two diagonals of a number stand, which allow it to be so far from 0
+                for b in range(a, d):
+                    for lane in range(lanes):
+                        most = row[one + lane] * row[other + lane]
+                        if column < 0 and row[at + lane] * row[at + lane] > most * (1.0 + 1e-6):
+                            column, low, high = at + lane, -math.sqrt(most), math.sqrt(most)
+                    at += lanes
+                    other += (d - b) * lanes
         if column >= 0:
             wrong[0], wrong[1], wrong[2], wrong[3] = column, what, low, high
             return i
@@ -219,32 +168,28 @@ class RowLimits:
 
     def __init__(self, blocks: Iterable[Block], outcomes: int) -> None:
         self._blocks = list(blocks)
-        under, mixtures, triangles, at = [], dict[str, list[int]](), list[int](), 0
-        columns = {name: list[Any]() for name in ("low", "falls", "high", "rises", "whole", "until")}
+        parts, mixtures, triangles, at = [], dict[str, list[int]](), list[int](), 0
         for block in self._blocks:
-            size, times = len(block.columns), block.times
-            for name, parts in columns.items():
-                parts.append(np.tile([getattr(column, name) for column in block.columns], times))
+            numbers = [limit[1 : Limit._fields.index("mixture")] for limit in block.columns]
+            parts.append(np.tile(np.array(numbers, dtype=np.float64), (block.times, 1)))
             if block.d:
                 triangles += [at, block.d, block.lanes]
-            for place, column in enumerate(block.columns):
-                every = at + place + size * np.arange(times)
-                if column.under:
-                    under.append(np.stack([every, every + column.under], axis=1).reshape(-1))
-                if column.mixture:
-                    mixtures.setdefault(column.mixture, []).extend(every.tolist())
-            at += size * times
-        found = {name: np.concatenate(parts).astype(np.float64) for name, parts in columns.items()}
-        self._until = found["until"] > 0.0
+            if name := block.columns[0].mixture:
+                mixtures.setdefault(name, []).extend(range(at, at + block.times))
+            at += len(parts[-1])
+        low, high, falls, rises, whole, under, until = np.ascontiguousarray(np.concatenate(parts).T)
+        above = np.flatnonzero(under)
+        sums = [number for places in mixtures.values() for number in (len(places), *places)]
+        self._until = until > 0.0
         self.bounds = Bounds(
-            found["low"],
-            found["falls"],
-            found["high"],
-            found["rises"],
+            low,
+            high,
+            falls,
+            rises,
             outcomes,
-            np.flatnonzero(found["whole"]),
-            np.concatenate([*under, np.empty(0)]).astype(np.int64),
-            np.array([number for places in mixtures.values() for number in (len(places), *places)], dtype=np.int64),
+            np.flatnonzero(whole),
+            np.stack([above, above + under[above].astype(np.int64)], axis=1).reshape(-1),
+            np.array(sums, dtype=np.int64),
             np.array(triangles, dtype=np.int64),
         )
 
