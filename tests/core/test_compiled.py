@@ -215,9 +215,9 @@ def rows_that_streams_seldom_reach() -> None:
     "late_read_lists",
     "late_is_in_order",
     "hosts_keys_hash_ints",
-    "hosts_keys_find_int",
-    "hosts_keys_find_ints",
-    "hosts_keys_add_ints",
+    "hosts_keys_int_hash",
+    "hosts_keys_find_key",
+    "hosts_keys_find_keys",
     "monitor_monitors_read_rows",
     "monitor_monitors_read_out",
 )
@@ -245,9 +245,8 @@ def banks_of_ints() -> None:
     "hosts_keys_short_hash",
     "hosts_keys_hash_strings",
     "hosts_keys_link",
-    "hosts_keys_find_string",
-    "hosts_keys_find_strings",
-    "hosts_keys_add_strings",
+    "hosts_keys_find_key",
+    "hosts_keys_find_keys",
 )
 def banks_of_strings() -> None:
     scores, outcomes = drifting(900)
@@ -266,11 +265,12 @@ def banks_of_strings() -> None:
     text, full = np.frombuffer(b"abd", dtype=np.uint8), np.zeros(4, dtype=np.int32)
     for start in (0, 1):
         marks = np.array([start, (3 << 31) | word])
-        wanted = keys_of_banks.DAMAGED if start else -1
-        assert keys_of_banks.find_string(text, marks, full, 1, key, word) == wanted
-    assert keys_of_banks.find_string(text, marks, full + 7, 1, key, word) == keys_of_banks.DAMAGED
-    assert keys_of_banks.find_int(np.array([3]), full, 1, 4, 1, 2) == -1
-    assert keys_of_banks.find_int(np.array([3]), full + 7, 1, 4, 1, 2) == keys_of_banks.DAMAGED
+        for table in (full, full + 7):
+            found = keys_of_banks.find_key(True, text, marks, table, 1, key, 0, 3, word)
+            assert found == keys_of_banks.DAMAGED
+    for table in (full, full + 7):
+        found = keys_of_banks.find_key(False, text, np.array([3]), table, 1, key, 4, 4, word)
+        assert found == keys_of_banks.DAMAGED
 
 
 @compares("hosts_rows_fold_rows", "hosts_pool_learn")

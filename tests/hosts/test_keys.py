@@ -13,7 +13,7 @@ from banks import content
 
 from calibeat import TOPS, Bank
 from calibeat.core.subset import plain
-from calibeat.hosts.keys import LONG_STRING, IntIndex, Seed, StringIndex, check_keys, int_hash, short_hash
+from calibeat.hosts.keys import LONG_STRING, Index, Seed, check_keys, int_hash, plain_key, short_hash
 
 MASK = 2**64 - 1
 
@@ -73,7 +73,7 @@ def longest_probe(index: Any) -> int:
 def test_integers_that_collided_do_not(few: bool) -> None:
     keys = colliding_ints(4000)
     assert len({unmixed_hash(key) for key in keys[:50].tolist()}) == 1
-    for each in (IntIndex(), IntIndex(Seed(7))):
+    for each in (Index("ints"), Index("ints", Seed(7))):
         if few:
             for key in keys.tolist():
                 each.add_one(key)
@@ -94,7 +94,7 @@ def test_strings_that_collided_do_not() -> None:
     assert len(set(names)) == 256 and len({fnv(name.encode()) for name in names}) == 1
     for seed in range(20):
         assert len({Seed(seed).of_bytes(name.encode()) for name in names}) >= 255
-    index = StringIndex()
+    index = Index("strings")
     index.add(check_keys(names))
     assert longest_probe(index) < 60
 
@@ -104,10 +104,10 @@ def test_one_hash_in_every_host() -> None:
     words = ["", "a", "ab", "abc", "käse", *("x" * n for n in (61, 62, 63, 64, 65, 66, 200))]
     words += ["".join(map(chr, rng.integers(32, 1000, rng.integers(0, 90)))) for _ in range(300)]
     column = check_keys(words)
-    starts, ends = column.offsets[:-1].copy(), column.offsets[1:].copy()  # type: ignore[union-attr]
+    text, starts, ends = column.part(0, len(column))
     for seed in (Seed(0), Seed(2**64 - 1), Seed.random()):
         one_by_one = [seed.of_bytes(word.encode()) for word in words]
-        assert seed.of_strings(column.text, starts, ends).tolist() == one_by_one  # type: ignore[union-attr]
+        assert seed.of_strings(text, starts, ends).tolist() == one_by_one
         for word, hashed in zip(words, one_by_one, strict=True):
             if len(word.encode()) <= LONG_STRING:
                 assert plain(short_hash)(word.encode(), 0, len(word.encode()), *seed.point) == hashed  # type: ignore[arg-type]
@@ -119,7 +119,7 @@ def test_one_hash_in_every_host() -> None:
 @pytest.mark.parametrize("names", [[f"merchant-{i:07d}" for i in range(5000)], [f"{i}" * 20 for i in range(2000)]])
 def test_names_that_are_alike_are_spread(names: list[str]) -> None:
     for seed in (0, 12345):
-        index = StringIndex(Seed(seed))
+        index = Index("strings", Seed(seed))
         index.add(check_keys(names))
         words = index._hashes(0, index.count).astype(np.int64)
         assert len(np.unique(words)) > 0.999 * len(names)
@@ -173,17 +173,27 @@ def test_a_long_key_is_not_read_byte_by_byte() -> None:
 
 def test_a_search_in_a_table_without_a_free_place_ends() -> None:
     """As in a file that nobody checked."""
-    for index, known, unknown in ((IntIndex(), 5, 6), (StringIndex(), b"a", b"b")):
-        index.add_one(known)
-        index.table[:] = 0
-        assert index.find_one(known) == 0 and index.find_one(unknown) == -1
+    for known, unknown in ((5, 6), ("a", "b")):
+        for table in (0, 1, 2**31 - 1):
+            index = Index("ints" if known == 5 else "strings")
+            assert index.add(check_keys([known])).tolist() == [0]
+            index.table[:] = table
+            if table == 0:
+                assert index.find(check_keys([known])).tolist() == [0]
+            for look_up in (
+                lambda index=index, unknown=unknown: index.find(check_keys([unknown] * 50)),
+                lambda index=index, unknown=unknown: index.find_one(plain_key(unknown)),
+                lambda index=index, unknown=unknown: index.add(check_keys([unknown])),
+            ):
+                with pytest.raises(IndexError, match="the table points at keys that are not here"):
+                    look_up()
 
 
 @pytest.mark.parametrize("kind", ["ints", "strings"])
 def test_a_table_is_as_large_as_its_keys_need(kind: str) -> None:
     """A batch may make room for all its events; what its keys do not need is given back."""
     rng = np.random.default_rng(0)
-    index: Any = IntIndex() if kind == "ints" else StringIndex()
+    index = Index(kind)
     known: dict[int, int] = {}
     for events, most in ((100, 10), (70_000, 50), (500, 10**9), (100, 10), (70_000, 10**9)):
         drawn = rng.integers(0, most, events).tolist()

@@ -1540,9 +1540,9 @@ class Members:
                 member._gone = True
 
     def let_go(self, keys: list[Any]) -> None:
-        """Let go of the records of keys, given as an index has them: their rows have come from elsewhere."""
+        """Let go of the records of keys: their rows have come from elsewhere."""
         for key in keys:
-            self._records.pop(key if isinstance(key, int) else key.decode(), None)
+            self._records.pop(key, None)
 
     def forget_unknown(self) -> None:
         """Let go of the records of keys that are not here."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -41,10 +40,11 @@ Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.int32]
 Arrays = dict[str, npt.NDArray[Any]]
 Chosen = npt.NDArray[np.bool_] | None
+Wanted = tuple[Bytes, Ints, Ints]  # keys: strings text[start:end], or the integers that stand in place of the starts
 
 EVERY = slice(None)
 MOST_KEYS = 2**31 - 2
-DAMAGED = -2  # in place of a slot
+DAMAGED, FREE = -2, -3  # in place of a slot
 MOST_SEED = 2**64 - 1
 LONG_STRING = 64  # bytes; longer strings are hashed one by one
 PRIME = 2**31 - 1
@@ -61,31 +61,28 @@ _FULLEST, _GROWTH = 0.6, 1.15
 
 
 @dataclass(frozen=True)
-class IntColumn:
-    """Keys that are 64-bit integers."""
+class KeyColumn:
+    """Keys that are all 64-bit integers or all strings.
 
-    keys: Ints
+    kind : "ints" or "strings".
+    numbers : the integers; of strings where each begins in `text`, and where the last ends.
+    text : of strings the UTF-8, one behind the other: key i is text[numbers[i]:numbers[i + 1]].
+    """
 
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def plain(self) -> list[int]:
-        """The keys as a list."""
-        return self.keys.tolist()
-
-
-@dataclass(frozen=True)
-class StringColumn:
-    """Keys that are strings: UTF-8, one behind the other; key i is text[offsets[i]:offsets[i + 1]]."""
-
+    kind: str
+    numbers: Ints
     text: Bytes
-    offsets: Ints
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self.numbers) - (self.kind == "strings")
 
     @classmethod
-    def of(cls, strings: Sequence[str]) -> StringColumn:
+    def of_ints(cls, keys: Ints) -> KeyColumn:
+        """From an array of 64-bit integers."""
+        return cls("ints", keys, np.empty(0, dtype=np.uint8))
+
+    @classmethod
+    def of_strings(cls, strings: Sequence[str]) -> KeyColumn:
         """From Python strings; a few thousand at once, so that each is fetched from memory once and not thrice."""
         parts: list[bytes] = []
         offsets = np.zeros(len(strings) + 1, dtype=np.int64)
@@ -103,26 +100,30 @@ class StringColumn:
             sizes = map(len, chunk) if ascii_only else (len(string.encode()) for string in chunk)
             offsets[first + 1 : first + 1 + len(chunk)] = np.fromiter(sizes, dtype=np.int64, count=len(chunk))
         np.cumsum(offsets, out=offsets)
-        return cls(np.frombuffer(bytearray().join(parts), dtype=np.uint8), offsets)
+        return cls("strings", offsets, np.frombuffer(bytearray().join(parts), dtype=np.uint8))
 
     @classmethod
-    def of_array(cls, strings: npt.NDArray[np.str_]) -> StringColumn:
+    def of_array(cls, strings: npt.NDArray[np.str_]) -> KeyColumn:
         """From NumPy's strings of a fixed width, which need not become Python strings if they are plain ASCII."""
         strings = np.require(strings, strings.dtype.newbyteorder("="), ["C", "A"])
         width = strings.dtype.itemsize // 4
         text, offsets = np.empty(strings.size * width, dtype=np.uint8), np.zeros(strings.size + 1, dtype=np.int64)
         codes = strings.view(np.uint32) if text.size else np.empty(0, dtype=np.uint32)
         if narrow(np.require(codes, requirements=["W"]), width, text, offsets):
-            return cls(text, offsets)
-        return cls.of(strings.tolist())
+            return cls("strings", offsets, text)
+        return cls.of_strings(strings.tolist())
 
-    def plain(self) -> list[bytes]:
+    def plain(self) -> list[Key]:
         """The keys as a list."""
-        text, offsets = self.text.tobytes(), self.offsets.tolist()
-        return [text[start:end] for start, end in pairwise(offsets)]
+        if self.kind == "ints":
+            return self.numbers.tolist()
+        text = self.text.tobytes()
+        return [text[start:end].decode() for start, end in pairwise(self.numbers.tolist())]
 
-
-KeyColumn = IntColumn | StringColumn
+    def part(self, first: int, last: int) -> Wanted:
+        """Some of the keys, as the table looks them up."""
+        ends = self.numbers[first + 1 : last + 1] if self.kind == "strings" else self.numbers[first:last]
+        return self.text, self.numbers[first:last], ends
 
 
 @entry
@@ -161,6 +162,11 @@ def plain_key(key: Any) -> int | bytes:
     return checked if isinstance(checked, int) else checked.encode()
 
 
+def kind_of(key: int | bytes) -> str:
+    """Of which kind the keys beside this one are."""
+    return "ints" if isinstance(key, int) else "strings"
+
+
 def check_keys(keys: Any) -> KeyColumn:
     """A column of keys, all ints or all strings; names the first bad row."""
     wanted = "a one-dimensional array of ints or strings"
@@ -174,12 +180,12 @@ def check_keys(keys: Any) -> KeyColumn:
     if isinstance(values, list):
         return _of_objects(values)
     if values.dtype.kind in "iu":
-        return IntColumn(_int64(values))
+        return KeyColumn.of_ints(_int64(values))
     if values.dtype.kind == "U":
-        return StringColumn.of_array(values)
+        return KeyColumn.of_array(values)
     if len(values):
         raise InvalidInput(_not_a_key(values))
-    return IntColumn(np.empty(0, dtype=np.int64))
+    return KeyColumn.of_ints(np.empty(0, dtype=np.int64))
 
 
 def _int64(keys: npt.NDArray[Any]) -> Ints:
@@ -198,9 +204,9 @@ def _not_a_key(keys: npt.NDArray[Any]) -> str:
 def _of_objects(keys: list[Any]) -> KeyColumn:
     if len(keys) and isinstance(keys[0], str):
         with suppress(TypeError):  # one of them is no string; the loop below finds it
-            return StringColumn.of(keys)
+            return KeyColumn.of_strings(keys)
     if len(keys) and set(map(type, keys)) == {int} and min(keys) >= _LEAST_INT and max(keys) <= _MOST_INT:
-        return IntColumn(np.array(keys, dtype=np.int64))
+        return KeyColumn.of_ints(np.array(keys, dtype=np.int64))
     checked: list[Any] = []
     for row, key in enumerate(keys):
         try:
@@ -212,7 +218,7 @@ def _of_objects(keys: list[Any]) -> KeyColumn:
                 f"keys must be all ints or all strings, got {type(checked[row]).__name__} {shown(key)} after "
                 f"{type(checked[0]).__name__} {shown(checked[0])} - at row {row}"
             )
-    return IntColumn(np.array(checked, dtype=np.int64))
+    return KeyColumn.of_ints(np.array(checked, dtype=np.int64))
 
 
 def _is_text(string: str) -> bool:
@@ -254,6 +260,10 @@ class Seed:
         hash_ints(keys, *self.words, hashes)
         return hashes
 
+    def of_int(self, key: int) -> int:
+        """The hash of one integer."""
+        return int_hash(key, *self.words)
+
     def of_bytes(self, key: bytes) -> int:
         """The hash of one string, given as UTF-8."""
         if len(key) > LONG_STRING:
@@ -273,7 +283,7 @@ class Seed:
         return int.from_bytes(digest, "little") >> 1
 
 
-@kernel
+@entry
 def int_hash(key: int, first: int, second: int) -> int:
     """The hash of an integer: 31 bits."""
     return (mix_word(mix_word(key ^ first) ^ second) >> 33) & 0x7FFFFFFF
@@ -342,135 +352,78 @@ def link(table: Slots, hashes: Hashes, first: int) -> None:
         table[at] = first + i
 
 
-# ---- integers ----------------------------------------------------------------------------------------------------
+# Each slot has an entry: of an integer the key itself; of a string two numbers, where its text starts and
+# (length << 31) | hash. A wanted key is wanted[start:end], or the integer `start`.
 
 
 @kernel
-def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
-    """Where the slot of a key stands in the table, or the free place where it would stand."""
+def holds(strings: bool, text: Bytes, entries: Ints, slot: int, wanted: Bytes, start: int, end: int, word: int) -> bool:
+    """Whether the key of a slot is the wanted one, whose hash is `word`."""
+    if not strings:
+        return entries[slot] == start
+    if entries[2 * slot + 1] != ((end - start) << 31) | word:
+        return False
+    i, same = entries[2 * slot], start
+    if i < 0 or i + end - start > len(text):
+        return False
+    while same < end and text[i] == wanted[same]:
+        i += 1
+        same += 1
+    return same == end
+
+
+@kernel
+def search(
+    strings: bool, text: Bytes, entries: Ints, table: Slots, count: int, wanted: Bytes, start: int, end: int, word: int
+) -> int:
+    """The slot of a key; `FREE` - place if it is not here, with the free place in the table where it would stand.
+
+    `DAMAGED` if the table points elsewhere or has no free place, as in a file that nobody has checked.
+    """
     size = len(table)
     at = home(word, size)
-    while table[at] >= 0 and keys[table[at]] != key:
-        at = at + 1 if at + 1 < size else 0
-    return at
-
-
-@entry
-def find_int(keys: Ints, table: Slots, count: int, key: int, first: int, second: int) -> int:
-    """The slot of one key; -1 if it is not here, `DAMAGED` if the table points elsewhere."""
-    size = len(table)
-    at = home(int_hash(key, first, second), size)
-    for _ in range(size):  # in a file that was not checked no place may be free
+    for _ in range(size):
         slot = table[at] + 0
+        if slot < 0:
+            return FREE - at
         if slot >= count:
             return DAMAGED
-        if slot < 0 or keys[slot] == key:
+        if holds(strings, text, entries, slot, wanted, start, end, word):
             return slot
         at = at + 1 if at + 1 < size else 0
-    return -1
-
-
-@entry
-def find_ints(keys: Ints, table: Slots, wanted: Ints, hashes: Hashes, slots: Slots) -> None:
-    """The slot of each wanted key, or -1."""
-    for i in range(len(wanted)):
-        slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
-
-
-@entry
-def add_ints(
-    keys: Ints, table: Slots, count: int, room: int, wanted: Ints, hashes: Hashes, slots: Slots
-) -> tuple[int, int]:
-    """The slot of each wanted key, new ones added while there is room -> (how many were served, keys now)."""
-    for i in range(len(wanted)):
-        at = place_of_int(keys, table, wanted[i], hashes[i])
-        if table[at] < 0:
-            if count >= room:
-                return i, count
-            keys[count] = wanted[i]
-            table[at] = count
-            count += 1
-        slots[i] = table[at]
-    return len(wanted), count
-
-
-# ---- strings -----------------------------------------------------------------------------------------------------
-# Slot s has two marks: marks[2 s] is where its text starts, marks[2 s + 1] is (length << 31) | hash.
+    return DAMAGED
 
 
 @kernel
-def place_of_string(text: Bytes, marks: Ints, table: Slots, wanted: Bytes, start: int, end: int, word: int) -> int:
-    """Where the slot of the key wanted[start:end] stands in the table, or the free place where it would stand."""
-    size = len(table)
-    at = home(word, size)
-    mark = ((end - start) << 31) | word
-    while table[at] >= 0:
-        slot = table[at]
-        if marks[2 * slot + 1] == mark:
-            i, same = marks[2 * slot], start
-            while same < end and text[i] == wanted[same]:
-                i += 1
-                same += 1
-            if same == end:
-                break
-        at = at + 1 if at + 1 < size else 0
-    return at
-
-
-@kernel
-def look_ahead(text: Bytes, marks: Ints, table: Slots, hashes: Hashes, i: int) -> None:
-    """Three steps lead to a key, table, marks and text, each in another place: ask for them well before its turn.
+def look_ahead(text: Bytes, entries: Ints, table: Slots, count: int, hashes: Hashes, i: int) -> None:
+    """Three steps lead to a string, table, entries and text, each in another place: ask for them before its turn.
 
     The first slot that a hash leads to is mostly the right one.
     """
     if i + 3 * KEYS_AHEAD < len(hashes):
         prefetch(table, home(hashes[i + 3 * KEYS_AHEAD], len(table)))
-        slot = table[home(hashes[i + 2 * KEYS_AHEAD], len(table))]
+        slot = table[home(hashes[i + 2 * KEYS_AHEAD], len(table))] + 0
         if slot >= 0:
-            prefetch(marks, 2 * slot)
-        slot = table[home(hashes[i + KEYS_AHEAD], len(table))]
-        if slot >= 0:
-            prefetch(text, marks[2 * slot])
+            prefetch(entries, 2 * slot)
+        slot = table[home(hashes[i + KEYS_AHEAD], len(table))] + 0
+        if 0 <= slot < count:
+            prefetch(text, entries[2 * slot])
 
 
 @entry
-def find_string(text: Bytes, marks: Ints, table: Slots, count: int, key: Bytes, word: int) -> int:
-    """The slot of one key, whose hash is given; -1 if it is not here, `DAMAGED` if the table points elsewhere."""
-    size = len(table)
-    at = home(word, size)
-    mark = (len(key) << 31) | word
-    for _ in range(size):  # in a file that was not checked no place may be free
-        slot = table[at] + 0
-        if slot >= count:
-            return DAMAGED
-        if slot < 0:
-            return slot
-        if marks[2 * slot + 1] == mark:
-            start, same = marks[2 * slot], 0
-            if start < 0 or start + len(key) > len(text):
-                return DAMAGED
-            while same < len(key) and text[start + same] == key[same]:
-                same += 1
-            if same == len(key):
-                return slot
-        at = at + 1 if at + 1 < size else 0
-    return -1
+def find_key(
+    strings: bool, text: Bytes, entries: Ints, table: Slots, count: int, wanted: Bytes, start: int, end: int, word: int
+) -> int:
+    """The slot of one key; -1 if it is not here."""
+    slot = search(strings, text, entries, table, count, wanted, start, end, word)
+    return slot if slot > FREE else -1
 
 
-@entry
-def find_strings(
-    text: Bytes, marks: Ints, table: Slots, wanted: Bytes, starts: Ints, ends: Ints, hashes: Hashes, slots: Slots
-) -> None:
-    """The slot of each wanted key, or -1."""
-    for i in range(len(hashes)):
-        look_ahead(text, marks, table, hashes, i)
-        slots[i] = table[place_of_string(text, marks, table, wanted, starts[i], ends[i], hashes[i])]
-
-
-@entry
-def add_strings(
+@kernel
+def look_up(
+    strings: bool,
     text: Bytes,
-    marks: Ints,
+    entries: Ints,
     table: Slots,
     count: int,
     used: int,
@@ -481,40 +434,94 @@ def add_strings(
     hashes: Hashes,
     slots: Slots,
 ) -> tuple[int, int, int]:
-    """The slot of each wanted key, new ones added while there is room -> (how many were served, keys, text used)."""
+    """The slot of each wanted key -> (how many were served or `DAMAGED`, keys now, bytes of text now).
+
+    A key that is not here is -1 if there is no `room` at all, or gets the next slot while there are fewer keys.
+    """
     for i in range(len(hashes)):
-        look_ahead(text, marks, table, hashes, i)
-        at = place_of_string(text, marks, table, wanted, starts[i], ends[i], hashes[i])
-        if table[at] < 0:
-            if count >= room:
-                return i, count, used
-            marks[2 * count] = used
-            marks[2 * count + 1] = ((ends[i] - starts[i]) << 31) | hashes[i]
-            for j in range(starts[i], ends[i]):
-                text[used] = wanted[j]
-                used += 1
-            table[at] = count
-            count += 1
-        slots[i] = table[at]
+        if strings:
+            look_ahead(text, entries, table, count, hashes, i)
+        slot = search(strings, text, entries, table, count, wanted, starts[i], ends[i], hashes[i])
+        if slot < 0:
+            if slot == DAMAGED:
+                return DAMAGED, count, used
+            at = FREE - slot
+            slot = -1
+            if room > 0:
+                if count >= room:
+                    return i, count, used
+                slot = count
+                if strings:
+                    entries[2 * slot] = used
+                    entries[2 * slot + 1] = ((ends[i] - starts[i]) << 31) | hashes[i]
+                    for j in range(starts[i], ends[i]):
+                        text[used] = wanted[j]
+                        used += 1
+                else:
+                    entries[slot] = starts[i]
+                table[at] = slot
+                count += 1
+        slots[i] = slot
     return len(hashes), count, used
+
+
+@entry
+def find_keys(
+    strings: bool,
+    text: Bytes,
+    entries: Ints,
+    table: Slots,
+    count: int,
+    used: int,
+    room: int,
+    wanted: Bytes,
+    starts: Ints,
+    ends: Ints,
+    hashes: Hashes,
+    slots: Slots,
+) -> tuple[int, int, int]:
+    """`look_up`, compiled for each kind of keys."""
+    if strings:
+        return look_up(True, text, entries, table, count, used, room, wanted, starts, ends, hashes, slots)
+    return look_up(False, text, entries, table, count, used, room, wanted, starts, ends, hashes, slots)
 
 
 # ---- the index ---------------------------------------------------------------------------------------------------
 
 
-class Index(ABC):
-    """The keys of a bank in the order of their slots, and the table that finds them."""
+class Index:
+    """The keys of a bank in the order of their slots, and the table that finds them.
 
-    def __init__(self, seed: Seed | None = None) -> None:
-        self.seed = seed or Seed.random()
+    kind : "ints" or "strings".
+    seed : of the hashes; by default a random one.
+    """
+
+    def __init__(self, kind: str, seed: Seed | None = None) -> None:
+        self.kind, self.seed = kind, seed or Seed.random()
         self.count = 0
         self.table: Slots = np.full(_SMALLEST_TABLE, -1, dtype=np.int32)
+        self._strings = kind == "strings"
+        self._width = 2 if self._strings else 1  # numbers of an entry
+        self._entries: Ints = np.empty(0, dtype=np.int64)
+        self._text: Bytes = np.empty(0, dtype=np.uint8)
+        self._used = 0  # bytes of text
+
+    def __iter__(self) -> Iterator[Key]:
+        return (self.key(slot) for slot in range(self.count))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the keys and of the table."""
+        return 8 * self._width * self.count + self._used + self.table.nbytes
+
+    # ---- look-ups ------------------------------------------------------------------------------------------------
 
     def find(self, column: KeyColumn) -> Slots:
         """The slot of each key, -1 for one that is not here."""
         slots = np.empty(len(column), dtype=np.int32)
         for first in range(0, len(column), _HASHED_AT_ONCE):
-            self._find(column, first, min(first + _HASHED_AT_ONCE, len(column)), slots)
+            last = min(first + _HASHED_AT_ONCE, len(column))
+            self._find(column.part(first, last), slots[first:last])
         return slots
 
     def add(self, column: KeyColumn) -> Slots:
@@ -523,48 +530,75 @@ class Index(ABC):
         for first in range(0, len(column), _HASHED_AT_ONCE):
             at, last = first, min(first + _HASHED_AT_ONCE, len(column))
             while at < last:
+                wanted = column.part(at, last)
                 # How many more keys fit before the table or the list of keys has to grow.
                 room = int(_FULLEST * len(self.table))
-                self._reserve(min(room, self.count + last - at), column, at, last)
-                at, self.count = self._add(column, at, last, slots, room)
+                size = int(wanted[2][-1] - wanted[1][0]) if self._strings else 0  # bytes of text
+                self._reserve(min(room, self.count + last - at), size)
+                done, self.count, self._used = self._find(wanted, slots[at:last], room)
+                at += done
                 if at < last:  # make room for all that are left, or for twice as many as there are
                     left = min(len(column) - at, max(last - at, self.count))
-                    self._grow(int((self.count + left) / _FULLEST) + 1)
+                    self._resize(max(int((self.count + left) / _FULLEST) + 1, self._larger()))
         if self.table is not before and 2 * self.count < len(self.table):  # it has grown for keys that were not new
             self._resize(int(_GROWTH * self.count / _FULLEST))
         return slots
 
-    def find_one(self, key: Any) -> int:
-        """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
-        slot = self._find_one(key)
-        if slot == DAMAGED:
-            raise IndexError("the table points at keys that are not here")
-        return slot
+    def _find(self, wanted: Wanted, slots: Slots, room: int = 0) -> tuple[int, int, int]:
+        done, count, used = find_keys(
+            self._strings,
+            self._text,
+            self._entries,
+            self.table,
+            self.count,
+            self._used,
+            room,
+            *wanted,
+            self._hash(wanted),
+            slots,
+        )
+        return _undamaged(done), count, used
 
-    def add_one(self, key: Any) -> int:
+    def _hash(self, wanted: Wanted) -> Hashes:
+        return self.seed.of_strings(*wanted) if self._strings else self.seed.of_ints(wanted[1])
+
+    def find_one(self, key: int | bytes) -> int:
+        """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
+        if isinstance(key, bytes):
+            text, start, end, word = key, 0, len(key), self.seed.of_bytes(key)
+        else:
+            text, start, end, word = b"", key, key, self.seed.of_int(key)
+        find: Any = find_key  # bytes are read like an array
+        return _undamaged(
+            find(self._strings, self._text, self._entries, self.table, self.count, text, start, end, word)
+        )
+
+    def add_one(self, key: int | bytes) -> int:
         """The slot of one key, which is new or not."""
-        slot = self.find_one(key)
-        if slot >= 0:
-            return slot
-        if self.count >= int(_FULLEST * len(self.table)):
-            self._grow()
-        self._append(key)
-        self.table[self._place(self.count, -1)] = self.count
-        self.count += 1
-        return self.count - 1
+        numbers = [0, len(key)] if isinstance(key, bytes) else [key]
+        text = np.frombuffer(key if isinstance(key, bytes) else b"", dtype=np.uint8)
+        return int(self.add(KeyColumn(self.kind, np.array(numbers, dtype=np.int64), text.copy()))[0])
+
+    # ---- keys that leave, and tables that grow ---------------------------------------------------------------------
 
     def remove(self, slot: int) -> None:
-        """Forget the key of a slot; the key of the last slot moves there."""
+        """Forget the key of a slot; the key of the last slot moves there.
+
+        The text of a string stays as a gap, until its room is needed or the bank is saved.
+        """
         self._unlink(slot)
         last = self.count - 1
         if slot != last:
             self.table[self._place(last, last)] = slot
-        self._move(last, slot)
+        self.entry(slot)[:] = self.entry(last)
         self.count = last
 
     def relink(self, count: int) -> None:
         """Make the table anew for the keys before slot `count`, whatever state it is in; forget the keys behind."""
         self.count = count
+        if self._strings:
+            _, _, ends = self._own(0, count)
+            self._used = int(ends.max(initial=0))
         self._resize(len(self.table))
 
     def _unlink(self, slot: int) -> None:
@@ -585,8 +619,8 @@ class Index(ABC):
             at = (at + 1) % len(self.table)
         return at
 
-    def _grow(self, size: int = 0) -> None:
-        self._resize(max(size, int(_GROWTH * len(self.table)) + _SMALLEST_TABLE))
+    def _larger(self) -> int:
+        return int(_GROWTH * len(self.table)) + _SMALLEST_TABLE
 
     def _resize(self, size: int) -> None:
         size = max(size, int(self.count / _FULLEST) + _SMALLEST_TABLE)
@@ -595,246 +629,94 @@ class Index(ABC):
             link(table, self._hashes(first, min(first + _HASHED_AT_ONCE, self.count)), first)
         self.table = table
 
-    def __iter__(self) -> Iterator[Key]:
-        return (self.key(slot) for slot in range(self.count))
+    def _reserve(self, room: int, size: int) -> None:
+        """Make room for so many keys, and so many more bytes of text."""
+        if self._used + size > len(self._text) and self._has_gaps():
+            column, entries = self.column(), self._entries.copy()
+            entries[: 2 * self.count : 2] = column.numbers[:-1]
+            self._text, self._entries, self._used = column.text, entries, len(column.text)
+        self._text = with_room(self._text, self._used, self._used + size)
+        self._entries = with_room(self._entries, self._width * self.count, self._width * room)
 
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of the keys and of the table."""
+    def _has_gaps(self) -> bool:
+        return self._strings and int((self._entries[1 : 2 * self.count : 2] >> 31).sum()) != self._used
 
-    @abstractmethod
+    # ---- the keys ------------------------------------------------------------------------------------------------
+
     def key(self, slot: int) -> Key:
         """The key of a slot."""
+        if not self._strings:
+            return self._entries.item(slot)
+        start, mark = self.entry(slot).tolist()
+        return self._text[start : start + (mark >> 31)].tobytes().decode()
 
-    @abstractmethod
-    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[Any]:
-        """The keys of some slots, or of all."""
-
-    @abstractmethod
-    def column(self, chosen: Chosen = None) -> KeyColumn:
-        """The keys of all slots, or of some, as they would come in."""
-
-    @abstractmethod
-    def arrays(self) -> Arrays:
-        """What a file has to hold."""
-
-    @abstractmethod
-    def restore(self, count: int, arrays: Arrays) -> None:
-        """The inverse of `arrays`, without a copy."""
-
-    @abstractmethod
-    def find_own(self, first: int, last: int) -> Slots:
-        """What `find` would say of the keys of some slots."""
-
-    @abstractmethod
     def entry(self, slot: int) -> Ints:
         """What the list of keys holds of a slot, as a view."""
+        return self._entries[self._width * slot : self._width * (slot + 1)]
 
-    @abstractmethod
-    def _find_one(self, key: Any) -> int: ...
-
-    @abstractmethod
-    def _append(self, key: Any) -> None: ...
-
-    @abstractmethod
-    def _find(self, column: Any, first: int, last: int, slots: Slots) -> None: ...
-
-    @abstractmethod
-    def _add(self, column: Any, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]: ...
-
-    @abstractmethod
-    def _reserve(self, room: int, column: Any, first: int, last: int) -> None: ...
-
-    @abstractmethod
-    def _hashes(self, first: int, last: int) -> Hashes: ...
-
-    @abstractmethod
-    def _move(self, source: int, target: int) -> None: ...
-
-
-class IntIndex(Index):
-    """Keys that are 64-bit integers."""
-
-    def __init__(self, seed: Seed | None = None) -> None:
-        super().__init__(seed)
-        self._keys: Ints = np.empty(0, dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        return 8 * self.count + self.table.nbytes
-
-    def key(self, slot: int) -> int:
-        return int(self._keys[slot])
-
-    def names(self, slots: Slots | slice = EVERY) -> Ints:
-        return self._keys[: self.count][slots].copy()
-
-    def column(self, chosen: Chosen = None) -> IntColumn:
-        return IntColumn(self.names() if chosen is None else self._keys[: self.count][chosen])
-
-    def arrays(self) -> Arrays:
-        return {"keys": self._keys[: self.count], "table": self.table}
-
-    def restore(self, count: int, arrays: Arrays) -> None:
-        self.count, self._keys, self.table = count, arrays["keys"], arrays["table"]
-
-    def find_own(self, first: int, last: int) -> Slots:
-        slots = np.empty(last - first, dtype=np.int32)
-        find_ints(self._keys, self.table, self._keys[first:last], self._hashes(first, last), slots)
-        return slots
-
-    def entry(self, slot: int) -> Ints:
-        return self._keys[slot : slot + 1]
-
-    def _find_one(self, key: int) -> int:
-        return find_int(self._keys, self.table, self.count, key, *self.seed.words)
-
-    def _append(self, key: int) -> None:
-        self._keys = with_room(self._keys, self.count, self.count + 1)
-        self._keys[self.count] = key
-
-    def _find(self, column: IntColumn, first: int, last: int, slots: Slots) -> None:
-        wanted = column.keys[first:last]
-        find = find_ints
-        find(self._keys, self.table, wanted, self.seed.of_ints(wanted), slots[first:last])
-
-    def _add(self, column: IntColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
-        wanted = column.keys[first:last]
-        done, count = add_ints(
-            self._keys, self.table, self.count, room, wanted, self.seed.of_ints(wanted), slots[first:last]
-        )
-        return first + int(done), int(count)
-
-    def _reserve(self, room: int, column: IntColumn, first: int, last: int) -> None:  # noqa: ARG002 - as for strings
-        self._keys = with_room(self._keys, self.count, room)
-
-    def _hashes(self, first: int, last: int) -> Hashes:
-        return self.seed.of_ints(self._keys[first:last])
-
-    def _move(self, source: int, target: int) -> None:
-        self._keys[target] = self._keys[source]
-
-
-class StringIndex(Index):
-    """Keys that are strings, one behind the other as UTF-8; marks hold the start of each, then its length and hash."""
-
-    def __init__(self, seed: Seed | None = None) -> None:
-        super().__init__(seed)
-        self._text: Bytes = np.empty(0, dtype=np.uint8)
-        self._marks: Ints = np.empty((0, 2), dtype=np.int64)
-        self._used = 0  # bytes of text
-
-    @property
-    def nbytes(self) -> int:
-        return 16 * self.count + self._used + self.table.nbytes
-
-    def key(self, slot: int) -> str:
-        return self._raw(slot).decode()
-
-    def _raw(self, slot: int) -> bytes:
-        start, mark = self._marks.item(slot, 0), self._marks.item(slot, 1)
-        return self._text[start : start + (mark >> 31)].tobytes()
-
-    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[np.object_]:
+    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[Any]:
+        """The keys of some slots, or of all."""
+        if not self._strings:
+            return self._entries[: self.count][slots].copy()
         chosen = range(self.count)[slots] if isinstance(slots, slice) else slots.tolist()
         names = [*map(self.key, chosen), None]  # the None keeps NumPy from looking into a lone string
         return np.array(names, dtype=object)[:-1]
 
-    def column(self, chosen: Chosen = None) -> StringColumn:
-        marks = self._marks[: self.count]
-        text, starts = self._gathered(marks if chosen is None else marks[chosen])
-        return StringColumn(text, np.append(starts, len(text)))
+    def column(self, chosen: Chosen = None) -> KeyColumn:
+        """The keys of all slots, or of some, as they would come in."""
+        text, starts, ends = self._own(0, self.count)
+        if chosen is not None:
+            starts, ends = starts[chosen], ends[chosen]
+        if not self._strings:
+            return KeyColumn.of_ints(starts)
+        offsets = np.append(0, np.cumsum(ends - starts))
+        places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
+        return KeyColumn(self.kind, offsets, text[places])
 
-    def arrays(self) -> Arrays:
-        """Without the text of keys that were forgotten: it must not live on in a file."""
-        marks, text = self._marks[: self.count], self._text[: self._used]
-        if self._has_gaps():
-            text, starts = self._gathered(marks)
-            marks = np.stack([starts, marks[:, 1]], axis=1)
-        return {"text": text, "marks": marks.reshape(-1), "table": self.table}
-
-    def restore(self, count: int, arrays: Arrays) -> None:
-        self.count, self._text, self._marks = count, arrays["text"], arrays["marks"].reshape(-1, 2)
-        self._used, self.table = len(self._text), arrays["table"]
-
-    def relink(self, count: int) -> None:
-        super().relink(count)
-        ends = self._marks[:count, 0] + (self._marks[:count, 1] >> 31)
-        self._used = int(ends.max(initial=0))
-
-    def find_own(self, first: int, last: int) -> Slots:
-        """By the hashes of the text: those that are written down may be wrong."""
-        starts, slots = self._marks[first:last, 0].copy(), np.empty(last - first, dtype=np.int32)
-        ends = starts + (self._marks[first:last, 1] >> 31)
-        hashes = self.seed.of_strings(self._text, starts, ends)
-        find_strings(self._text, self._marks.reshape(-1), self.table, self._text, starts, ends, hashes, slots)
-        return slots
-
-    def entry(self, slot: int) -> Ints:
-        return self._marks[slot]
-
-    def _find_one(self, key: bytes) -> int:
-        find: Any = find_string
-        return int(find(self._text, self._marks.reshape(-1), self.table, self.count, key, self.seed.of_bytes(key)))
-
-    def _append(self, key: bytes) -> None:
-        self._make_room(self.count + 1, len(key))
-        self._text[self._used : self._used + len(key)] = np.frombuffer(key, dtype=np.uint8)
-        self._marks[self.count] = self._used, (len(key) << 31) | self.seed.of_bytes(key)
-        self._used += len(key)
-
-    def _find(self, column: StringColumn, first: int, last: int, slots: Slots) -> None:
-        find: Any = find_strings
-        find(self._text, self._marks.reshape(-1), self.table, *self._wanted(column, first, last), slots[first:last])
-
-    def _add(self, column: StringColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
-        add: Any = add_strings
-        done, count, self._used = add(
-            self._text,
-            self._marks.reshape(-1),
-            self.table,
-            self.count,
-            self._used,
-            room,
-            *self._wanted(column, first, last),
-            slots[first:last],
-        )
-        return first + int(done), int(count)
-
-    def _wanted(self, column: StringColumn, first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
-        starts, ends = column.offsets[first:last], column.offsets[first + 1 : last + 1]
-        hashes = self.seed.of_strings(column.text, starts, ends)
-        return column.text, starts, ends, hashes
-
-    def _reserve(self, room: int, column: StringColumn, first: int, last: int) -> None:
-        self._make_room(room, int(column.offsets[last] - column.offsets[first]))
-
-    def _make_room(self, room: int, size: int) -> None:
-        if self._used + size > len(self._text) and self._has_gaps():
-            text, starts = self._gathered(self._marks[: self.count])
-            marks = self._marks.copy()
-            marks[: self.count, 0] = starts
-            self._text, self._marks, self._used = text, marks, len(text)
-        self._text = with_room(self._text, self._used, self._used + size)
-        self._marks = with_room(self._marks, self.count, room)
+    def _own(self, first: int, last: int) -> Wanted:
+        """The keys of some slots."""
+        entries = self._entries[self._width * first : self._width * last]
+        if not self._strings:
+            return self._text, entries.copy(), entries
+        starts = entries[::2].copy()
+        return self._text, starts, starts + (entries[1::2] >> 31)
 
     def _hashes(self, first: int, last: int) -> Hashes:
-        return (self._marks[first:last, 1] & 0x7FFFFFFF).astype(np.int32)
+        """The hashes of the keys of some slots; of strings as they are written down."""
+        if not self._strings:
+            return self._hash(self._own(first, last))
+        return (self._entries[2 * first + 1 : 2 * last : 2] & 0x7FFFFFFF).astype(np.int32)
 
-    def _move(self, source: int, target: int) -> None:
-        """The text of the key that was there stays as a gap, until its room is needed or the bank is saved."""
-        self._marks[target] = self._marks[source]
+    def find_own(self, first: int, last: int) -> Slots:
+        """What `find` would return for the keys of some slots, by the hashes of their text."""
+        slots = np.empty(last - first, dtype=np.int32)
+        self._find(self._own(first, last), slots)
+        return slots
 
-    def _has_gaps(self) -> bool:
-        return int((self._marks[: self.count, 1] >> 31).sum()) != self._used
+    # ---- as a file -----------------------------------------------------------------------------------------------
 
-    def _gathered(self, marks: Ints) -> tuple[Bytes, Ints]:
-        """The text of some keys, one behind the other, and where each starts."""
-        sizes = marks[:, 1] >> 31
-        starts = np.cumsum(sizes) - sizes
-        places = np.repeat(marks[:, 0] - starts, sizes) + np.arange(int(sizes.sum()))
-        return self._text[places], starts
+    def arrays(self) -> Arrays:
+        """What a file has to hold: without the text of keys that were forgotten."""
+        entries, text = self._entries[: self._width * self.count], self._text[: self._used]
+        if not self._strings:
+            return {"keys": entries, "table": self.table}
+        if self._has_gaps():
+            column, entries = self.column(), entries.copy()
+            entries[::2], text = column.numbers[:-1], column.text
+        return {"text": text, "marks": entries, "table": self.table}
+
+    def restore(self, count: int, arrays: Arrays) -> None:
+        """The inverse of `arrays`, without a copy."""
+        self.count, self.table = count, arrays["table"]
+        self._entries = arrays["marks" if self._strings else "keys"]
+        if self._strings:
+            self._text, self._used = arrays["text"], len(arrays["text"])
+
+
+def _undamaged(found: int) -> int:
+    if found == DAMAGED:
+        raise IndexError("the table points at keys that are not here")
+    return found
 
 
 def with_room(array: npt.NDArray[Any], used: int, wanted: int) -> npt.NDArray[Any]:

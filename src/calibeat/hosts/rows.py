@@ -31,7 +31,7 @@ from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.notices import Notices, NoticeSettings
 
-from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, Seed, StringIndex, with_room
+from .keys import EVERY, MOST_KEYS, Index, Key, KeyColumn, Seed, kind_of, with_room
 from .ledger import AnyMethod
 from .pool import Pool, learn, start_row
 
@@ -40,8 +40,6 @@ CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many 
 Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
-
-KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
 
 
 class RowStore:
@@ -108,7 +106,7 @@ class RowStore:
     @property
     def kind(self) -> str:
         """What the keys are: "none", "ints" or "strings"."""
-        return "none" if self.index is None else "ints" if isinstance(self.index, IntIndex) else "strings"
+        return "none" if self.index is None else self.index.kind
 
     @property
     def nbytes(self) -> int:
@@ -118,14 +116,13 @@ class RowStore:
 
     def check(self, column: KeyColumn) -> KeyColumn:
         """The column, if its keys are of the kind that is here."""
-        self._check_kind(isinstance(column, IntColumn), column)
+        if len(column):
+            self._check_kind(column.kind, " - at row 0")
         return column
 
-    def _check_kind(self, ints: bool, column: KeyColumn | None = None) -> None:
-        if self.index is not None and ints != isinstance(self.index, IntIndex) and (column is None or len(column)):
-            wanted, got = ("strings", "ints") if ints else ("ints", "strings")
-            where = "" if column is None else " - at row 0"
-            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got}{where}")
+    def _check_kind(self, kind: str, where: str = "") -> None:
+        if self.index is not None and kind != self.index.kind:
+            raise InvalidInput(f"keys must be {self.index.kind} like those of the bank, got {kind}{where}")
 
     def find(self, column: KeyColumn) -> Slots:
         """The slot of each key, -1 for one that is not here."""
@@ -133,13 +130,13 @@ class RowStore:
 
     def find_one(self, key: int | bytes) -> int:
         """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
-        self._check_kind(isinstance(key, int))
+        self._check_kind(kind_of(key))
         return -1 if self.index is None else self.index.find_one(key)
 
     def open(self, column: KeyColumn) -> Slots:
         """The slot of each key; new keys get a row, which is that of a stream that has seen nothing."""
         if self.index is None:
-            self.index = IntIndex() if isinstance(column, IntColumn) else StringIndex()
+            self.index = Index(column.kind)
         before = len(self)
         slots = self.index.add(column)
         self._open_from(before)
@@ -148,7 +145,7 @@ class RowStore:
     def open_one(self, key: int | bytes) -> int:
         """The slot of one new key."""
         if self.index is None:
-            self.index = IntIndex() if isinstance(key, int) else StringIndex()
+            self.index = Index(kind_of(key))
         before = len(self)
         self.index.add_one(key)
         self._open_from(before)
@@ -228,7 +225,7 @@ class RowStore:
         """A copy of some rows."""
         other = RowStore(self.method, self.watched, self.noticed)
         if self.index is not None and chosen.any():
-            other.index = type(self.index)(self.index.seed)
+            other.index = Index(self.index.kind, self.index.seed)
             other.open(self.index.column(chosen))
             other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
             other.foreign = self._foreign_of_all()[chosen]
@@ -287,7 +284,7 @@ class RowStore:
     def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
         """The inverse of `arrays`, without a copy."""
         if kind != "none":
-            self.index = KINDS[kind](seed)
+            self.index = Index(kind, seed)
             self.index.restore(count, arrays)
         self._hold(arrays["rows"].reshape(-1, self.stride))
         if self.monitors is not None:
