@@ -98,7 +98,7 @@ def millions(*, quick: bool) -> None:
         lookup = seconds(partial(bank._store.find, column))
         streams = loops.Streams(bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0)
         batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
-        update = seconds(partial(loops.run, TOPS.spec, streams, batch, loops.place_before(), events))
+        update = seconds(partial(loops.run_batch, TOPS.spec, streams, batch, None, loops.place_before(), events))
         touched = in_c("touch", bank, slots)
         computed = in_c("tops_rows", bank, slots, scores, outcomes, forecasts)
         rate = events / whole / 1e6

@@ -177,7 +177,7 @@ for kind, column in (("ints", numbers * 7919), ("strings", names[numbers])):
     found[f"look-up of {kind}"] = least(lambda: bank._store.find(checked))
 streams = loops.Streams(bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0)
 batch = loops.Batch(scores, outcomes, np.empty(0), np.empty(events), loops.NO_NUMBERS, np.empty(0))
-found["rows"] = least(lambda: loops.run(TOPS.spec, streams, batch, loops.place_before(), events))
+found["rows"] = least(lambda: loops.run_batch(TOPS.spec, streams, batch, None, loops.place_before(), events))
 print(json.dumps(found))
 """
 

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from benchmarks import table
 from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, Bank, Calibrator, MissingExtra, examples
-from calibeat.core.groups import run_batch_grouped
 from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, GroupTable, e_bh
 from calibeat.rivals import READY, READY_ABOUT, Host
@@ -83,11 +82,10 @@ def _grouped(scores: Vector, outcomes: Vector, columns: Ints, delayed: bool) -> 
     def make() -> Work:
         found, (late, room) = GroupTable(groups, AUTO), _late(len(scores), delayed)
         forecasts = np.empty(len(scores))
-        batch = Batch(scores, outcomes, np.empty(0), forecasts, np.empty(room * found.receipt_width))
+        receipts = np.empty(room * found.receipt_width)
+        batch = Batch(scores, outcomes, np.empty(0), forecasts, receipts, words=words)
         streams = one_stream(found.initial_row(), 0)
-        return lambda: run_batch_grouped(
-            AUTO.spec, found.cells, streams, batch, words, late, place_before(), len(scores)
-        )
+        return lambda: run_batch(AUTO.spec, streams, batch, late, place_before(), len(scores), found.cells)
 
     return make
 
@@ -248,8 +246,8 @@ def grouped_forecasts(stream: Attributed) -> tuple[Vector, GroupTable, Vector]:
         room = receipts_under_way(stream.due, order, n)
     forecasts, receipts = np.empty(n), np.empty(room * found.receipt_width)
     scores, outcomes = np.ascontiguousarray(stream.scores), np.ascontiguousarray(stream.outcomes)
-    batch = Batch(scores, outcomes, np.empty(0), forecasts, receipts)
-    run_batch_grouped(AUTO.spec, found.cells, one_stream(row, 0), batch, words, late, place_before(), n)
+    batch = Batch(scores, outcomes, np.empty(0), forecasts, receipts, words=words)
+    run_batch(AUTO.spec, one_stream(row, 0), batch, late, place_before(), n, found.cells)
     return forecasts, found, row
 
 

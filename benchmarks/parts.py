@@ -16,7 +16,6 @@ from benchmarks import table
 from benchmarks.stream import drifting
 from benchmarks.timing import Maker, Work, interleaved
 from calibeat import AUTO, BM, GAUTO, Guard
-from calibeat.core.groups import run_batch_grouped
 from calibeat.core.layout import Spec
 from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.core.randomness import stream_key, uniforms
@@ -54,7 +53,8 @@ class World:
         if table is None:
             return lambda: run_batch(spec, streams, batch, late, place_before(), end)
         words = table.maker.of_events(self.attributes[:, : table.cells.attributes], end)
-        return lambda: run_batch_grouped(spec, table.cells, streams, batch, words, late, place_before(), end)
+        with_words = batch._replace(words=words)
+        return lambda: run_batch(spec, streams, with_words, late, place_before(), end, table.cells)
 
     def forecasts(self, spec: Spec, row: Vector, scores: Vector) -> Vector:
         """What a method says."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibeat import AUTO, Method
 from calibeat.core import groups as kernels
-from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way
+from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.hosts.groups import Groups, GroupTable
 
 
@@ -57,11 +57,11 @@ class Host:
             order = order[due[order] <= n]
             late, room = Late(0, np.zeros(n, dtype=np.int64), due, order, raw_below), receipts_under_way(due, order, n)
         u = np.random.default_rng(3).random(n)
-        batch = Batch(np.asarray(scores, dtype=float), outcomes, u, np.empty(n), np.empty(room * width))
+        receipts = np.empty(room * width)
+        batch = Batch(np.asarray(scores, dtype=float), outcomes, u, np.empty(n), receipts, words=words)
         streams = one_stream(self.row, self.events)
-        kernels.run_batch_grouped(
-            self.method.spec, self.table.cells, streams, batch, words, late, place_before(), n + (due is not None)
-        )
+        end, place = n + (due is not None), place_before()
+        run_batch(self.method.spec, streams, batch, late, place, end, self.table.cells)
         self.events += n
         return batch.forecasts
 

@@ -32,9 +32,9 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
-from calibeat.core import groups as group_kernels
 from calibeat.core import layout, limits, loops, subset, vector
 from calibeat.core.features import Scaling
+from calibeat.core.groups import NO_CELLS
 from calibeat.core.units import UNITS
 from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import pool, rows
@@ -176,8 +176,8 @@ def single_loops() -> None:
             receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
             batch = loops.Batch(scores, outcomes, u, np.zeros(600), receipts)
             late = loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
-            loops.run_late(method.spec, streams, batch, late, loops.place_before(), 601)
-            loops.run(method.spec, streams, batch, loops.place_before(), 600)
+            loops.run_batch(method.spec, streams, batch, late, loops.place_before(), 601)
+            loops.run_batch(method.spec, streams, batch, None, loops.place_before(), 600)
     calibeat.core.randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(600, dtype=np.int64))
     fresh = TOPS.initial_row()
     pool.start_row(TOPS.spec, pool.Pool(True, fresh + 0.25, fresh, 0), np.ones(TOPS.width + 6))
@@ -190,7 +190,7 @@ def rows_that_streams_seldom_reach() -> None:
     def run(method: Method, row: Any, stream: str) -> None:
         scores, outcomes = (column[:40] for column in STREAMS[stream]())
         batch = loops.Batch(scores, outcomes, np.empty(0), np.zeros(40), np.empty(0))
-        loops.run(method.spec, loops.one_stream(row, 0), batch, loops.place_before(), 40)
+        loops.run_batch(method.spec, loops.one_stream(row, 0), batch, None, loops.place_before(), 40)
 
     for name in ("ops", "obs", "aioli", "aioli of three"):
         row = METHODS[name].initial_row()
@@ -209,7 +209,6 @@ def rows_that_streams_seldom_reach() -> None:
 
 @compares(
     "hosts_pool_pool_rows",
-    "hosts_pool_pool_late_rows",
     "late_list_arrivals",
     "late_wait_for_key",
     "late_read_lists",
@@ -298,10 +297,8 @@ def folds() -> None:
 
 
 @compares(
-    "core_loops_run",
-    "core_loops_run_late",
+    "core_loops_run_classes",
     "core_loops_predict_many",
-    "core_loops_class_event_loop",
     "hosts_pool_learn_label",
     "core_vector_read",
     "core_vector_ready",
@@ -311,7 +308,6 @@ def folds() -> None:
     "core_vector_settle",
     "core_vector_update",
     "hosts_pool_pool_rows",
-    "hosts_pool_pool_late_rows",
     "hosts_rows_fold_rows",
 )
 def many_classes() -> None:
@@ -326,12 +322,11 @@ def many_classes() -> None:
                     matrix = np.zeros(3 * width)
                     shared = pool.Pool(True, fresh.copy(), fresh, 0, work)
                     where = matrix, width, slots, batch.scores, batch.outcomes
-                    if late is None:
-                        pool.pool_rows(method.spec, shared, *where)
-                    else:
+                    lists = loops.NO_INTS, loops.NO_INTS
+                    if late is not None:
                         lists = np.full(n, -1), np.full(n, -1)
                         lists[0][1:] = np.arange(n - 1)
-                        pool.pool_late_rows(method.spec, shared, *where, *lists)
+                    pool.pool_rows(method.spec, shared, *where, *lists)
                     many = loops.Streams(matrix, width, slots, 0, 3, method.width, 0.0)
                     of_another_thread = loops.Streams(matrix.copy(), width, slots, 0, 2, method.width, 0.0)
                     for streams in (many, of_another_thread, loops.one_stream(fresh.copy(), 0)):
@@ -339,14 +334,13 @@ def many_classes() -> None:
                         if late is not None:  # raw until something is learnt; and one step behind the last event
                             late = late._replace(raw_below=1)
                         loops.run_batch(method.spec, streams, batch, late, place, n + (late is not None))
-                        where = fresh, batch.scores, np.empty(0), batch.forecasts, work
-                        loops.predict_many(method.spec, streams, *where)
+                        loops.predict_many(method.spec, NO_CELLS, streams, fresh, batch._replace(work=work))
                 fold_classes(method, batch)
                 receipt, forecast = np.zeros(method.receipt_width), np.zeros(K)
                 vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
                 pool.learn_label(*method.code, fresh, batch.scores[:K], 1.0, work)
                 streams = loops.one_stream(fresh, 0)
-                loops.class_event_loop(method.spec, streams, batch, loops.place_before(), min(n, 20))
+                loops.run_batch(method.spec, streams, batch, None, loops.place_before(), min(n, 20))
                 vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
                 vector.settle(*method.code, fresh, 1.0, 1, receipt, work, float(forecast[1]))
                 vector.update(*method.code, fresh, 1.0, 0, receipt, work, float(forecast[0]))
@@ -375,7 +369,7 @@ def fold_classes(method: vector.VectorMethod, batch: loops.Batch) -> None:
     work = rows.FoldWork(slots, outcomes, np.empty(0), sources, *memory, vector.scratch(method.classes))
     fresh, width = method.initial_row(), method.width + 6
     shared = pool.Pool(True, fresh.copy(), fresh, 0, vector.scratch(method.classes))
-    assert rows.fold_rows(method.spec, np.zeros(2 * width), width, 0.0, work, shared) == -1
+    assert rows.fold_rows(method.spec, NO_CELLS, np.zeros(2 * width), width, 0.0, work, shared) == -1
 
 
 @compares("monitor_bets_read")
@@ -555,9 +549,8 @@ def rollups() -> None:
 @compares(
     "core_groups_predict_grouped",
     "core_groups_update_grouped",
-    "core_groups_run_grouped",
-    "core_groups_run_grouped_late",
-    "core_groups_predict_many_grouped",
+    "core_loops_run_grouped",
+    "core_loops_predict_many",
     "core_groups_forget_touched",
     "core_groups_restore",
 )
@@ -570,16 +563,14 @@ def groups() -> None:
             host.run(scores, outcomes, words, due)
             host.table.begin()
             host.one_by_one(scores[:30], outcomes[:30], words, due)
-            found = np.zeros(64, dtype=np.int64)
-            given = (method.spec, host.table.cells, host.row, scores, scores, words, found)
-            group_kernels.predict_many_grouped(*given, np.empty(150))
+            host.table.predict_many(host.row, scores, scores, words, np.empty(150))
             host.table.undo()
     for due in (None, group_streams.delays(150, 20.0)):
         host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
         host.run(scores, outcomes, host.words(columns), due, raw_below=1)
 
 
-@compares("service_model_fold_grouped")
+@compares("hosts_rows_fold_rows")
 def served_groups() -> None:
     nan, words = float("nan"), [struct.pack("<2q", 5 + at % 3, 7 + at % 2) for at in range(60)]
     for method in ("auto", "gauto"):

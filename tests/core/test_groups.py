@@ -200,11 +200,8 @@ def test_predicting_changes_nothing() -> None:
     row, slots = host.row.copy(), host.table.read_slots(np.arange(64))
     again = host.run(scores, np.full(300, np.nan), words)
     assert (host.row == row).all() and (host.table.read_slots(np.arange(64)) == slots).all()
-    from calibeat.core.groups import predict_many_grouped
-
     forecasts = np.empty(300)
-    found = np.zeros(64, dtype=np.int64)
-    predict_many_grouped(AUTO.spec, host.table.cells, host.row, scores, np.empty(0), words, found, forecasts)
+    host.table.predict_many(host.row, scores, np.empty(300), words, forecasts)
     assert (forecasts == again).all()
 
 

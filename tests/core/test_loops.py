@@ -11,6 +11,7 @@ from streams import STREAMS
 
 from calibeat import AUTO, HOPS, TOPS, Calibrator, Method
 from calibeat.core import loops
+from calibeat.core.groups import NO_CELLS
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
@@ -84,7 +85,7 @@ def test_only_the_slots_of_a_thread_are_played() -> None:
     rows, forecasts = np.tile(TOPS.initial_row(), 3), np.full(300, -1.0)
     streams = loops.Streams(rows, TOPS.width, slots, 1, 2, 0, 0.0)
     batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
-    loops.run(TOPS.spec, streams, batch, loops.place_before(), 300)
+    loops.run_batch(TOPS.spec, streams, batch, None, loops.place_before(), 300)
     assert (forecasts[slots != 1] == -1.0).all()
     same(forecasts[slots == 1], Calibrator(TOPS).run(scores[1::3], outcomes[1::3]))
 
@@ -115,11 +116,12 @@ def test_what_is_left_out_for_a_method_changes_nothing(name: str) -> None:
             streams = loops.Streams(row, len(row), slots, 0, 1, 0, 0.0)
             receipts = np.zeros(300 * method.receipt_width)
             batch = loops.Batch(scores, outcomes, u, forecasts, receipts)
-            end = 300, *([] if many is None else [many])
-            if is_late:
-                (loops.run_late if many is None else loops.late_loop)(spec, streams, batch, late, place, *end)
+            when = late if is_late else None
+            if many is None:
+                loops.run_batch(spec, streams, batch, when, place, 300)
             else:
-                (loops.run if many is None else loops.event_loop)(spec, streams, batch, place, *end)
+                given = spec, NO_CELLS, streams, batch, when or loops.AT_ONCE, place, 300
+                loops.event_loop(*given, many, False, is_late, False)
             found.append((is_late, forecasts.tobytes(), row.tobytes()))
     assert len(set(found)) == 2
 
@@ -141,7 +143,7 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     receipts = np.full(room * AUTO.receipt_width, np.nan)
     batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, receipts)
     late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
-    loops.run_late(AUTO.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 300)
+    loops.run_batch(AUTO.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 300)
     cal = Calibrator(AUTO)
     same(forecasts, cal.run(scores, outcomes, due=due))
     same(row, cal.row.copy())

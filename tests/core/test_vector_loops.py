@@ -12,6 +12,7 @@ from conformance import same
 
 from calibeat import InvalidInput, UnknownMethod, metrics
 from calibeat.core import loops, vector
+from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N, T
 from calibeat.core.limits import check_row, check_rows
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, RAW_BRIER, STATS
@@ -21,6 +22,8 @@ from calibeat.hosts.rows import FoldWork, fold_rows, receipt_type
 
 EVENTS_MADE, K = 240, 4
 METHODS = [VectorMethod(name, K) for name in CODES]
+
+NOT_LATE = loops.NO_INTS, loops.NO_INTS
 
 
 def by_event(method: VectorMethod, scores: Any, labels: Any, due: Any = None) -> tuple[Any, Any]:
@@ -125,7 +128,7 @@ def test_young_streams_may_forecast_the_raw_scores() -> None:
     assert late is not None
     row = method.initial_row()
     late = late._replace(raw_below=1)
-    loops.run_late(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 40)
+    loops.run_batch(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), 40)
     forecasts = batch.forecasts.reshape(-1, K)
     same(forecasts[:15], batch.scores.reshape(-1, K)[:15])
     assert not np.array_equal(forecasts[15:40], scores[15:40])
@@ -136,12 +139,11 @@ def test_predict_many_reads_the_row_of_each_slot() -> None:
     slots = np.arange(EVENTS_MADE) % 3
     batch, _ = multi_streams.batch_of(method, scores, labels)
     rows, streams = streams_of(method, slots, 3)
-    loops.run(method.spec, streams, batch, loops.place_before(), EVENTS_MADE)
+    loops.run_batch(method.spec, streams, batch, None, loops.place_before(), EVENTS_MADE)
     asked = np.array([2, -1, 0, 1], dtype=np.int32)
-    forecasts, flat = np.empty(4 * K), np.ascontiguousarray(scores[:4]).reshape(-1)
-    loops.predict_many(
-        method.spec, streams._replace(slots=asked), method.initial_row(), flat, np.empty(0), forecasts, scratch(K)
-    )
+    forecasts, flat, nothing = np.empty(4 * K), np.ascontiguousarray(scores[:4]).reshape(-1), loops.NO_NUMBERS
+    batch = loops.Batch(flat, nothing, nothing, forecasts, nothing, scratch(K))
+    loops.predict_many(method.spec, NO_CELLS, streams._replace(slots=asked), method.initial_row(), batch)
     for i, slot in enumerate(asked):
         row = method.initial_row() if slot < 0 else rows[slot]
         expected = np.empty(K)
@@ -172,7 +174,7 @@ def test_a_fold_is_a_late_run(method: VectorMethod) -> None:
     work = FoldWork(np.zeros(n, dtype=np.int32), outcomes, np.empty(0), sources, *memory, scratch(K))
     rows, _ = streams_of(method, np.zeros(1), 1)
     none = pool.Pool(False, np.empty(0), np.empty(0), 0)
-    assert fold_rows(method.spec, rows.reshape(-1), rows.shape[1], 0.0, work, none) == -1
+    assert fold_rows(method.spec, NO_CELLS, rows.reshape(-1), rows.shape[1], 0.0, work, none) == -1
     same(receipts["probabilities"][np.isnan(outcomes)], expected)
     same(rows[0, : method.width].copy(), row)
     assert receipts["event"][np.isnan(outcomes)].tolist() == list(range(60))
@@ -185,7 +187,7 @@ def test_a_new_key_starts_where_the_pool_is(method: VectorMethod) -> None:
     rows, _ = streams_of(method, slots, 8)
     shared = pool.Pool(True, method.initial_row(), method.initial_row(), 0, scratch(K))
     flat = np.ascontiguousarray(scores).reshape(-1)
-    pool.pool_rows(method.spec, shared, rows.reshape(-1), rows.shape[1], slots, flat, labels)
+    pool.pool_rows(method.spec, shared, rows.reshape(-1), rows.shape[1], slots, flat, labels, *NOT_LATE)
     same(shared.row[1:], by_event(method, scores, labels)[1][1:])
     last = by_event(method, scores[:210], labels[:210])[1]  # what the pool knew when the last key came
     expected = method.initial_row()
@@ -197,7 +199,7 @@ def test_a_new_key_starts_where_the_pool_is(method: VectorMethod) -> None:
     at_once[0][1:] = np.where(np.isnan(labels), -1, np.arange(EVENTS_MADE))
     again, late_rows = shared._replace(row=method.initial_row()), np.zeros_like(rows)
     where = late_rows.reshape(-1), rows.shape[1], slots, flat, labels
-    pool.pool_late_rows(method.spec, again, *where, *at_once)
+    pool.pool_rows(method.spec, again, *where, *at_once)
     same(again.row, shared.row)
     same(late_rows, rows)
 
@@ -218,8 +220,8 @@ def test_the_pooled_start_helps_young_keys() -> None:
             # A pool learns an outcome when it comes, so key after key starts in the midst of the batch.
             shared = pool.Pool(True, method.initial_row(), method.initial_row(), 0, scratch(K))
             where = rows.reshape(-1), rows.shape[1], slots, batch.scores, batch.outcomes
-            pool.pool_rows(method.spec, shared, *where)
-        loops.run(method.spec, streams, batch, loops.place_before(), n)
+            pool.pool_rows(method.spec, shared, *where, *NOT_LATE)
+        loops.run_batch(method.spec, streams, batch, None, loops.place_before(), n)
         losses.append(rows[:, method.width + LOG_LOSS].sum() / n)
     assert losses[1] < losses[0] - 0.05
 

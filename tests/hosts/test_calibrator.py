@@ -153,7 +153,7 @@ def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> N
     calibrator.run([0.3, 0.4], [0, 1])
     before = calibrator.to_json()
 
-    def interrupted(_spec: object, streams: loops.Streams, *_: object) -> None:
+    def interrupted(_spec: object, _cells: object, streams: loops.Streams, *_: object) -> None:
         streams.rows[:] = 7.0
         raise KeyboardInterrupt
 

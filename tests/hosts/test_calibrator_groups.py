@@ -216,7 +216,7 @@ def test_the_expert_of_a_forecast_is_the_grouped_one() -> None:
     cal = fresh()
     cal.run(SCORES, OUTCOMES, groups=COLUMNS)
     forecast = cal.predict(0.4, groups=event(0))
-    assert len(forecast.lanes) == 16 and forecast.expert == forecast.lanes[15] != forecast.lanes[EXPERT]
+    assert len(forecast.lanes) == 15 and forecast.expert == forecast.lanes[14] != forecast.lanes[EXPERT]
     assert len(forecast.words) == 2
 
 
@@ -305,9 +305,9 @@ def damaged_receipts() -> dict[str, Callable[[dict[str, Any]], Any]]:
         "number": lambda data: data["words"].__setitem__(0, 17),
         "text": lambda data: data.__setitem__("words", "0123456789abcdef"),
         "seventeen": lambda data: data.__setitem__("words", ["0123456789abcdef"] * 17),
-        "lanes of AUTO": lambda data: data.__setitem__("lanes", data["lanes"][:13]),
-        "still": lambda data: data["lanes"].__setitem__(13, 1.5),
-        "grouped": lambda data: data["lanes"].__setitem__(15, 0.0),
+        "lanes of AUTO": lambda data: data.__setitem__("lanes", data["lanes"][:12]),
+        "still": lambda data: data["lanes"].__setitem__(12, 1.5),
+        "grouped": lambda data: data["lanes"].__setitem__(14, 0.0),
         "too many lanes": lambda data: data["lanes"].extend([0.5] * 5),
     }
 
@@ -337,10 +337,10 @@ def test_receipts_hold_hashes_and_no_values() -> None:
     cal = Calibrator(groups=Groups(["country"], seed=77, names=True))
     receipt = cal.predict(0.4, groups=("secretland",))
     assert b"secretland" not in receipt.to_bytes() and "secretland" not in receipt.to_json() + repr(receipt)
-    assert len(receipt.to_bytes()) == 104 + 8 * 16 + 8
+    assert len(receipt.to_bytes()) == 104 + 8 * 15 + 8
     assert f"{77:016x}" not in receipt.to_json()
     assert Forecast.from_bytes(receipt.to_bytes()) == receipt == Forecast.from_json(receipt.to_json())
-    with pytest.raises(InvalidInput, match="must have 240 bytes, got 232"):
+    with pytest.raises(InvalidInput, match="must have 232 bytes, got 224"):
         Forecast.from_bytes(receipt.to_bytes()[:-8])
 
 
@@ -351,7 +351,7 @@ def test_a_calibrator_without_groups_is_as_ever() -> None:
     cal = Calibrator()
     cal.run(SCORES, OUTCOMES)
     assert "groups" not in cal.to_json() and "groups" not in cal.params and len(cal.row) == AUTO.width
-    assert len(cal.predict(0.4).to_bytes()) == 208
+    assert len(cal.predict(0.4).to_bytes()) == 200
 
 
 def test_an_old_stream_can_be_given_groups() -> None:
@@ -508,7 +508,7 @@ def test_an_interrupted_run_has_happened_or_not(
 
 def broken_off_twice(patch: pytest.MonkeyPatch, after: int = 2) -> None:
     """After so many pieces a batch is broken off, and so is what would undo it."""
-    real, pieces = host_groups.run_batch_grouped, list[int]()
+    real, pieces = host_groups.run_batch, list[int]()
 
     def breaks(*arguments: Any) -> None:
         pieces.append(1)
@@ -520,7 +520,7 @@ def broken_off_twice(patch: pytest.MonkeyPatch, after: int = 2) -> None:
         if pieces:
             raise KeyboardInterrupt
 
-    patch.setattr(host_groups, "run_batch_grouped", breaks)
+    patch.setattr(host_groups, "run_batch", breaks)
     patch.setattr(Calibrator, "_undo_batch", undo)
 
 
@@ -592,7 +592,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool, monkeypatch: 
     (whole, _), (cal, _) = begun(), begun()
     whole.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
     monkeypatch.setattr(loops, "PIECE", 50)
-    before, real, calls = cal.to_json(), host_groups.run_batch_grouped, []
+    before, real, calls = cal.to_json(), host_groups.run_batch, []
 
     def counted(*arguments: Any) -> Any:
         calls.append(1)
@@ -601,7 +601,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool, monkeypatch: 
         return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch_grouped", counted)
+        patch.setattr(host_groups, "run_batch", counted)
         with pytest.raises(KeyboardInterrupt):
             cal.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
     assert len(calls) == 3 and cal.to_json() == before
@@ -612,7 +612,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool, monkeypatch: 
 def test_a_handler_that_calls_the_calibrator_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     cal, _ = begun()
     monkeypatch.setattr(loops, "PIECE", 50)
-    before, real = cal.to_json(), host_groups.run_batch_grouped
+    before, real = cal.to_json(), host_groups.run_batch
 
     def nested(*arguments: Any) -> Any:
         real(*arguments)
@@ -620,7 +620,7 @@ def test_a_handler_that_calls_the_calibrator_in_the_middle_of_a_batch(monkeypatc
         cal.peek(0.3, groups=event(0))
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch_grouped", nested)
+        patch.setattr(host_groups, "run_batch", nested)
         with pytest.raises(RuntimeError, match="must not be interrupted by a call of the same calibrator"):
             cal.run(SCORES, OUTCOMES, groups=COLUMNS)
     assert cal.to_json() == before
@@ -632,7 +632,7 @@ def test_a_fork_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> Non
     cal, receipts = begun()
     monkeypatch.setattr(loops, "PIECE", 50)
     expected = row_and_cells(cal)
-    real, results = host_groups.run_batch_grouped, list[int]()
+    real, results = host_groups.run_batch, list[int]()
 
     def forks(*arguments: Any) -> Any:
         real(*arguments)
@@ -655,7 +655,7 @@ def test_a_fork_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> Non
         results.append(os.waitpid(child, 0)[1])
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch_grouped", forks)
+        patch.setattr(host_groups, "run_batch", forks)
         cal.run(SCORES, OUTCOMES, groups=COLUMNS)
     assert results == [0, 0]
     reference = begun()[0]

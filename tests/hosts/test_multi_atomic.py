@@ -177,7 +177,7 @@ def test_a_bank(K: int, names: tuple[Any, ...], what: str) -> None:
 def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool) -> None:
     n, K = 300_000, 3
     scores, labels = np.full((n, K), 1 / K), np.arange(n) % K
-    cal, name = MultiCalibrator(K), "run_late" if late else "run"
+    cal, name = MultiCalibrator(K), "run_classes"
     real, pieces = getattr(loops, name), []
 
     def counted(*arguments: Any) -> Any:

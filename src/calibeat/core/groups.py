@@ -32,17 +32,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from calibeat._util.types import Bytes, Ints, Vector
 
 from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
-from .calibeating import SPLINE
 from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .limits import Block, Limit, RowLimits, tempering, weights
-from .loops import ARRIVED, EVENT, Batch, Late, Streams, as_auto, is_auto
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
-from .subset import blank, entry, exps, kernel, large_kernel, loop, prefetch, scratch
+from .subset import blank, entry, exps, kernel, large_kernel, prefetch, scratch
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -108,6 +108,27 @@ class Cells(NamedTuple):
     marks: Bytes
     before: Vector
     words_before: Ints
+
+
+_NO_INTS: Ints = np.empty(0, dtype=np.int64)
+_NO_NUMBERS: Vector = np.empty(0)
+NO_CELLS = Cells(
+    attributes=0,
+    columns=0,
+    slots=0,
+    start=0,
+    receipt=0,
+    pairs=_NO_INTS,
+    tags=_NO_INTS,
+    parents=_NO_INTS,
+    numbers=_NO_NUMBERS,
+    found=_NO_INTS,
+    known=_NO_NUMBERS,
+    touched=_NO_INTS,
+    marks=np.empty(0, dtype=np.uint8),
+    before=_NO_NUMBERS,
+    words_before=_NO_INTS,
+)  # of a stream without groups
 
 
 # ---- what numbers from outside must be -------------------------------------------------------------------------------
@@ -560,99 +581,3 @@ def update_grouped(
     """Learn the outcome of one event, now or later."""
     asked = ask_again(spec, row, receipt[SCORE])
     settle_grouped(spec, cells, row, t, asked, cell, y, words, receipt)
-
-
-# ---- batches ---------------------------------------------------------------------------------------------------------
-
-
-def run_batch_grouped(
-    spec: Spec, cells: Cells, streams: Streams, batch: Batch, words: Ints, late: Late | None, place: Ints, end: int
-) -> None:
-    """`run_grouped`, or `run_grouped_late` where outcomes are late."""
-    if late is None:
-        run_grouped(spec, cells, streams, batch, words, place, end)
-    else:
-        run_grouped_late(spec, cells, streams, batch, words, late, place, end)
-
-
-@loop
-def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, words: Ints, place: Ints, end: int) -> None:
-    """As `loops.run`, for one row. `words` has those of the attributes of each event, one event behind the other."""
-    if is_auto(spec):
-        grouped_loop(as_auto(spec), cells, streams, batch, words, place, end)
-    else:
-        grouped_loop(spec, cells, streams, batch, words, place, end)
-
-
-@kernel
-def grouped_loop(spec: Spec, cells: Cells, streams: Streams, batch: Batch, words: Ints, place: Ints, end: int) -> None:
-    """The loop of `run_grouped`."""
-    row, K = streams.rows, cells.attributes
-    receipt = scratch(MOST_GROUPED_RECEIPT)
-    for i in range(place[EVENT], end):
-        y = batch.outcomes[i]
-        own = words[i * K : (i + 1) * K]
-        asked = ask(spec, row, batch.scores[i], receipt)
-        played = play_grouped(spec, cells, row, asked, batch.u[i] if spec.draws else 0.0, own, cells.found, receipt)
-        batch.forecasts[i] = played.forecast
-        if y == y:  # noqa: PLR0124 - not NaN
-            settle_found(spec, cells, row, streams.t + i + 1.0, asked, played.cell, y, own, receipt)
-    place[EVENT] = end
-
-
-@loop
-def run_grouped_late(
-    spec: Spec, cells: Cells, streams: Streams, batch: Batch, words: Ints, late: Late, place: Ints, end: int
-) -> None:
-    """As `loops.run_late`, for one row. A receipt has `GROUPED_RECEIPT_WIDTH` numbers more than the method's."""
-    if is_auto(spec):
-        grouped_late_loop(as_auto(spec), cells, streams, batch, words, late, place, end)
-    else:
-        grouped_late_loop(spec, cells, streams, batch, words, late, place, end)
-
-
-@kernel
-def grouped_late_loop(
-    spec: Spec, cells: Cells, streams: Streams, batch: Batch, words: Ints, late: Late, place: Ints, end: int
-) -> None:
-    """The loop of `run_grouped_late`."""
-    row, K, events = streams.rows, cells.attributes, len(batch.scores)
-    width = cells.receipt + GROUPED_RECEIPT_WIDTH
-    room = len(batch.receipts) // width
-    ring = room < events
-    arrived = place[ARRIVED]
-    for i in range(place[EVENT], end):
-        while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
-            j = late.order[arrived]
-            arrived += 1
-            at = (j % room if ring else j) * width
-            asked = ask_again(spec, row, batch.scores[j])
-            now, y, own = streams.t + (i - late.begin), batch.outcomes[j], words[j * K : (j + 1) * K]
-            settle_grouped(spec, cells, row, now, asked, late.cells[j], y, own, batch.receipts[at : at + width])
-        if i == events:  # one step behind the last event: only what arrives there is learnt
-            break
-        at = (i % room if ring else i) * width
-        receipt = batch.receipts[at : at + width]
-        asked = ask(spec, row, batch.scores[i], receipt)
-        u = batch.u[i - late.begin] if spec.draws else 0.0
-        played = play_grouped(spec, cells, row, asked, u, words[i * K : (i + 1) * K], cells.found, receipt)
-        batch.forecasts[i] = played.forecast
-        if spec.calibeater != SPLINE:  # which plays no cell
-            late.cells[i] = played.cell
-        if late.raw_below > 0 and row[N] == 0.0:
-            batch.forecasts[i] = batch.scores[i]
-    place[EVENT], place[ARRIVED] = end, arrived
-
-
-@entry
-def predict_many_grouped(
-    spec: Spec, cells: Cells, row: Vector, scores: Vector, u: Vector, words: Ints, found: Ints, forecasts: Vector
-) -> None:
-    """Forecast each score, as the next event. `found` is scratch: several threads may forecast at once."""
-    K = cells.attributes
-    receipt = scratch(MOST_GROUPED_RECEIPT)
-    for i in range(len(scores)):
-        asked = ask(spec, row, scores[i], receipt)
-        own = words[i * K : (i + 1) * K]
-        draw = u[i] if spec.draws else 0.0
-        forecasts[i] = play_grouped(spec, cells, row, asked, draw, own, found, receipt).forecast

@@ -1,10 +1,11 @@
-"""The event loops of every host, over (rows, slots): a calibrator has one row, a bank and a backtest have many.
+"""The event loop of every host, over (rows, slots): a calibrator has one row, a bank and a backtest have many.
 
 A loop goes on from ``place`` and leaves there how far it came.
 
-Each loop is written once and compiled several times, for many rows or one, and for the methods that most people use.
-What differs are constants, so a method that does little pays for none of the others. Methods of K classes have a loop
-of each kind of their own.
+The loop is written once and compiled several times: for many rows or one, with groups or without, for outcomes that
+come at once or late, for two classes or K, and for the methods that most people use. What differs are constants, so a
+method that does little pays for none of the others. What is known of an event before its outcome, such as its score,
+stands in `Batch`.
 """
 
 from __future__ import annotations
@@ -18,19 +19,27 @@ from calibeat._util.types import Ints, Slots, Vector
 
 from .calibeating import SPLINE
 from .features import BETA, PLATT
-from .kernel import ask, ask_again, play, settle
+from .groups import (
+    GROUPED_RECEIPT_WIDTH,
+    MOST_GROUPED_RECEIPT,
+    NO_CELLS,
+    Cells,
+    play_grouped,
+    settle_found,
+    settle_grouped,
+)
+from .kernel import Asked, Played, ask, ask_again, play, settle
 from .layout import N, Spec
 from .learners import LANES, ONS_STEP
-from .receipt import MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
-from .subset import kernel, large_kernel, loop, prefetch, scratch
+from .subset import kernel, loop, prefetch, scratch
 from .vector import ask as ask_classes
 from .vector import play as play_classes
 from .vector import predict as predict_classes
 from .vector import update as update_label
 
 CACHE_LINE = 8  # numbers
-AHEAD = 6  # how many events before its turn a row is asked for
+AHEAD = 6  # how many events before its turn a row is asked for; of K classes the next one
 MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs only a part
 
 PIECE = 65_536  # events that a host plays before it looks for signals: some ten milliseconds
@@ -38,6 +47,8 @@ EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `o
 
 
 NO_NUMBERS: Vector = np.empty(0)
+NO_INTS: Ints = np.empty(0, dtype=np.int64)
+NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
 
 
 class Streams(NamedTuple):
@@ -61,7 +72,8 @@ class Batch(NamedTuple):
     """The events, the draws that they may need, and where their forecasts and their late receipts go.
 
     For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
-    the label, and `work` is scratch (`vector.scratch`), which no other thread may use.
+    the label, and `work` is scratch (`vector.scratch`), which no other thread may use. With groups `words` has those of
+    the attributes of each event, one event behind the other.
     """
 
     scores: Vector
@@ -70,6 +82,7 @@ class Batch(NamedTuple):
     forecasts: Vector
     receipts: Vector
     work: Vector = NO_NUMBERS
+    words: Ints = NO_INTS
 
 
 class Late(NamedTuple):
@@ -86,11 +99,11 @@ class Late(NamedTuple):
     raw_below: int
 
 
-NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
+AT_ONCE = Late(-1, NO_INTS, NO_INTS, NO_INTS, 0)  # each outcome is learnt with its event
 
 
 def receipts_under_way(due: Ints, order: Ints, events: int) -> int:
-    """How many receipts `run_late` has to keep at once: as many as the longest delay, and one at least.
+    """How many receipts the loop has to keep at once: as many as the longest delay, and one at least.
 
     >>> receipts_under_way(np.array([1, 5, 3]), np.array([0, 2]), 3)
     1
@@ -103,12 +116,24 @@ def one_stream(row: Vector, events: int) -> Streams:
     return Streams(row, len(row), NO_SLOTS, 0, 1, 0, float(events))
 
 
-def run_batch(spec: Spec, streams: Streams, batch: Batch, late: Late | None, place: Ints, end: int) -> None:
-    """`run`, or `run_late` where outcomes are late."""
-    if late is None:
-        run(spec, streams, batch, place, end)
+def run_batch(
+    spec: Spec, streams: Streams, batch: Batch, late: Late | None, place: Ints, end: int, cells: Cells = NO_CELLS
+) -> None:
+    """Predict and learn, event after event up to `end`.
+
+    Without `late` each outcome is learnt with its event, unless it is NaN. With it, the events from `late.begin` on are
+    predicted, and outcomes learnt when they arrive. Where `batch.receipts` has room for fewer than all events, it is a
+    ring: event i has place i modulo that room, which must be at least the longest delay.
+    """
+    given = spec, cells, streams, batch, AT_ONCE if late is None else late, place, end
+    if spec.classes:
+        run_classes(*given)
+    elif cells.columns:
+        run_grouped(*given)
+    elif late is not None:
+        run_late(*given)
     else:
-        run_late(spec, streams, batch, late, place, end)
+        run(*given)
 
 
 def place_before(event: int = 0) -> Ints:
@@ -150,217 +175,212 @@ def as_auto(spec: Spec) -> Spec:
     return parts._replace(mixes=True, draws=False, guard=0)
 
 
+# ---- the loop --------------------------------------------------------------------------------------------------------
+
+
 @loop
-def run(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> None:
-    """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
-    small = spec._replace(receipt=0, mixes=False, guard=0)
-    if spec.classes > 0:
-        class_event_loop(spec, streams, batch, place, end)
-    elif len(streams.slots) > 0 and is_auto(spec):
-        event_loop(as_auto(spec), streams, batch, place, end, True)
-    elif len(streams.slots) > 0:
-        event_loop(spec, streams, batch, place, end, True)
+def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """Two classes, no groups, and outcomes at once."""
+    many, small = len(streams.slots) > 0, spec._replace(receipt=0, mixes=False, guard=0)
+    if many and is_auto(spec):
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False)
+    elif many:
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False)
     elif is_auto(spec):
-        event_loop(as_auto(spec), streams, batch, place, end, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False)
     elif spec.receipt > 0:
-        event_loop(spec, streams, batch, place, end, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False)
     elif spec.features == PLATT and spec.learner == ONS_STEP:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
-        event_loop(ops, streams, batch, place, end, False)
+        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False)
     else:
-        event_loop(small, streams, batch, place, end, False)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False)
+
+
+@loop
+def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """Two classes, no groups, and late outcomes."""
+    if len(streams.slots) > 0:
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False)
+    elif is_auto(spec):
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False)
+    elif spec.receipt > 0:
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False)
+    else:
+        small = spec._replace(receipt=0, mixes=False, guard=0)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False)
+
+
+@loop
+def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """Two classes and groups, on one row."""
+    if late.begin >= 0 and is_auto(spec):
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False)
+    elif late.begin >= 0:
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False)
+    elif is_auto(spec):
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False)
+    else:
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False)
+
+
+@loop
+def run_classes(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """K classes."""
+    if late.begin >= 0:
+        event_loop(spec, cells, streams, batch, late, place, end, len(streams.slots) > 0, False, True, True)
+    else:
+        event_loop(spec, cells, streams, batch, late, place, end, len(streams.slots) > 0, False, False, True)
 
 
 @kernel
-def event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int, many: bool) -> None:
-    """The loop of `run`, for slots or one row (`many`)."""
-    stats = streams.stats if many else 0
-    row = streams.rows
-    receipt = scratch(MOST_RECEIPT)  # the compiler knows that nothing else can see it
+def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
+    spec: Spec,
+    cells: Cells,
+    streams: Streams,
+    batch: Batch,
+    late: Late,
+    place: Ints,
+    end: int,
+    many: bool,
+    grouped: bool,
+    delayed: bool,
+    classes: bool,
+) -> None:
+    """The loop: for slots or one row (`many`), with groups or without, with late outcomes or not, K classes or two."""
+    K, attributes = spec.classes if classes else 1, cells.attributes if grouped else 0
+    width = cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt
+    events, stats = len(batch.outcomes), streams.stats if many else 0
+    room = len(batch.receipts) // width if delayed and width > 0 else events
+    ring = room < events
+    unseen = scratch(MOST_GROUPED_RECEIPT)  # the compiler knows that nothing else can see it
+    receipt, row, slot = unseen[0:MOST_GROUPED_RECEIPT], streams.rows, 0
+    begin, arrived = late.begin if delayed else 0, place[ARRIVED]
     for i in range(place[EVENT], end):
+        if delayed:
+            while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
+                j = late.order[arrived]
+                arrived += 1
+                if many:
+                    slot = streams.slots[j]
+                    if not streams.first <= slot < streams.last:
+                        continue
+                    row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+                at = (j % room if ring else j) * width
+                receipt, y = batch.receipts[at : at + width], batch.outcomes[j]
+                score, forecast = batch.scores[j * K : (j + 1) * K], batch.forecasts[j * K : (j + 1) * K]
+                now = row[stats + EVENTS] if stats > 0 else streams.t + (i - begin)
+                if classes:
+                    update_label(spec.vector, K, row, now, int(y), receipt, batch.work, forecast[int(y)])
+                else:
+                    words = batch.words[j * attributes : (j + 1) * attributes]
+                    learn_late(spec, cells, row, now, score[0], late.cells[j], y, words, receipt, grouped)
+                if stats > 0:
+                    count_losses(row, stats, score, forecast, y, classes)
+            if i == events:  # one step behind the last event: only what arrives there is learnt
+                break
         if many:
-            ahead = streams.slots[i + AHEAD] if i + AHEAD < end else -1
-            if streams.first <= ahead < streams.last:
-                fetch_row(streams.rows, streams.stride, ahead)
+            if not delayed:
+                next_one = i + 1 if classes else i + AHEAD
+                ahead = streams.slots[next_one] if next_one < end else -1
+                if streams.first <= ahead < streams.last:
+                    fetch_row(streams.rows, streams.stride, ahead)
             slot = streams.slots[i]
             if not streams.first <= slot < streams.last:
                 continue
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-        score, y, now = batch.scores[i], batch.outcomes[i], streams.t + i + 1.0
-        asked = ask(spec, row, score, receipt)
-        played = play(spec, row, asked, batch.u[i] if spec.draws else 0.0, receipt)
-        batch.forecasts[i] = played.forecast
+        if delayed:
+            at = (i % room if ring else i) * width
+            receipt = batch.receipts[at : at + width]
+        score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
+        y, now = batch.outcomes[i], streams.t + (i - begin) + 1.0
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
             now = row[stats + EVENTS]
-        if y == y:  # noqa: PLR0124 - not NaN
-            settle(spec, row, now, asked, played.cell, y, receipt)
-            if stats > 0:
-                add_losses(row, stats, score, played.forecast, y)
-    place[EVENT] = end
-
-
-@loop
-def run_late(spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
-    """Predict the events from `late.begin` on, and learn outcomes when they arrive.
-
-    Where `batch.receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which
-    must be at least the longest delay.
-    """
-    small = spec._replace(receipt=0, mixes=False, guard=0)
-    if spec.classes > 0:
-        class_late_loop(spec, streams, batch, late, place, end)
-    elif len(streams.slots) > 0:
-        late_loop(spec, streams, batch, late, place, end, True)
-    elif is_auto(spec):
-        late_loop(as_auto(spec), streams, batch, late, place, end, False)
-    elif spec.receipt > 0:
-        late_loop(spec, streams, batch, late, place, end, False)
-    else:
-        late_loop(small, streams, batch, late, place, end, False)
-
-
-@kernel
-def late_loop(  # noqa: C901 - one loop for all hosts
-    spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int, many: bool
-) -> None:
-    """The loop of `run_late`, in the same way."""
-    stats = streams.stats if many else 0
-    width, events = spec.receipt, len(batch.scores)
-    room = len(batch.receipts) // width if width > 0 else events
-    ring = room < events
-    row = streams.rows
-    arrived = place[ARRIVED]
-    slot = 0
-    for i in range(place[EVENT], end):
-        while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
-            j = late.order[arrived]
-            arrived += 1
-            if many:
-                slot = streams.slots[j]
-                if not streams.first <= slot < streams.last:
-                    continue
-                row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-            score, y, now = batch.scores[j], batch.outcomes[j], streams.t + (i - late.begin)
-            if stats > 0:
-                now = row[stats + EVENTS]
-                add_losses(row, stats, score, batch.forecasts[j], y)
-            at = (j % room if ring else j) * width
-            asked = ask_again(spec, row, score)
-            settle(spec, row, now, asked, late.cells[j], y, batch.receipts[at : at + width])
-        if i == events:  # one step behind the last event: only what arrives there is learnt
-            break
-        if many:
-            slot = streams.slots[i]
-            if not streams.first <= slot < streams.last:
-                continue
-            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-        at = (i % room if ring else i) * width
-        receipt = batch.receipts[at : at + width]
-        asked = ask(spec, row, batch.scores[i], receipt)
-        played = play(spec, row, asked, batch.u[i - late.begin] if spec.draws else 0.0, receipt)
-        batch.forecasts[i] = played.forecast
-        if spec.calibeater != SPLINE:  # which plays no cell
-            late.cells[i] = played.cell
-        if slot < late.raw_below and row[N] == 0.0:
-            batch.forecasts[i] = batch.scores[i]
-        if stats > 0:
-            row[stats + EVENTS] += 1.0
-            row[stats + LAST] = streams.t + (i - late.begin) + 1.0
+        if classes and delayed:
+            predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
+        elif classes:
+            play_classes(spec.vector, K, row, now, score, y, batch.work, forecast)
+        else:
+            words = batch.words[i * attributes : (i + 1) * attributes]
+            asked = ask(spec, row, score[0], receipt)
+            u = batch.u[i - begin] if spec.draws else 0.0
+            played = play_any(spec, cells, row, asked, u, words, receipt, grouped)
+            forecast[0] = played.forecast
+            if delayed:
+                if spec.calibeater != SPLINE:  # which plays no cell
+                    late.cells[i] = played.cell
+            elif y == y:  # noqa: PLR0124 - not NaN
+                if grouped:
+                    settle_found(spec, cells, row, now, asked, played.cell, y, words, receipt)
+                else:
+                    settle(spec, row, now, asked, played.cell, y, receipt)
+        if delayed:
+            if slot < late.raw_below and row[N] == 0.0:
+                for k in range(K):
+                    forecast[k] = score[k]
+        elif stats > 0 and y == y:  # noqa: PLR0124 - not NaN
+            count_losses(row, stats, score, forecast, y, classes)
     place[EVENT], place[ARRIVED] = end, arrived
 
 
-@loop
-def predict_many(
-    spec: Spec, streams: Streams, fresh: Vector, scores: Vector, u: Vector, forecasts: Vector, work: Vector
+@kernel
+def play_any(
+    spec: Spec, cells: Cells, row: Vector, asked: Asked, u: float, words: Ints, receipt: Vector, grouped: bool
+) -> Played:
+    """`play`, with groups or without."""
+    if grouped:
+        return play_grouped(spec, cells, row, asked, u, words, cells.found, receipt)
+    return play(spec, row, asked, u, receipt)
+
+
+@kernel
+def learn_late(
+    spec: Spec,
+    cells: Cells,
+    row: Vector,
+    t: float,
+    score: float,
+    cell: int,
+    y: float,
+    words: Ints,
+    receipt: Vector,
+    grouped: bool,
 ) -> None:
-    """Forecast each score from the row of its slot, or from the fresh row where that is negative."""
-    row, K = streams.rows, spec.classes
-    receipt = scratch(MOST_RECEIPT)
-    for i in range(len(scores) // max(1, K)):
+    """Learn the outcome of an earlier event, with groups or without: the expert is asked again."""
+    asked = ask_again(spec, row, score)
+    if grouped:
+        settle_grouped(spec, cells, row, t, asked, cell, y, words, receipt)
+    else:
+        settle(spec, row, t, asked, cell, y, receipt)
+
+
+@kernel
+def count_losses(row: Vector, stats: int, score: Vector, forecast: Vector, y: float, classes: bool) -> None:
+    """Add to the stats of a row what an outcome cost the score and the forecast."""
+    if classes:
+        add_class_losses(row, stats, score, forecast, int(y))
+    else:
+        add_losses(row, stats, score[0], forecast[0], y)
+
+
+@loop
+def predict_many(spec: Spec, cells: Cells, streams: Streams, fresh: Vector, batch: Batch) -> None:
+    """Forecast each score from the row of its slot, or from the fresh row where that is negative.
+
+    `batch.work` and `cells.found` are scratch: several threads may forecast at once, each with its own.
+    """
+    row, K, attributes = streams.rows, max(1, spec.classes), cells.attributes
+    receipt = scratch(MOST_GROUPED_RECEIPT)
+    for i in range(len(batch.forecasts) // K):
         if len(streams.slots) > 0:
             slot = streams.slots[i]
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride] if slot >= 0 else fresh
-        if K > 0:
-            score, forecast = scores[i * K : (i + 1) * K], forecasts[i * K : (i + 1) * K]
-            ask_classes(spec.vector, K, row, score, work, forecast)
-        else:
-            asked = ask(spec, row, scores[i], receipt)
-            forecasts[i] = play(spec, row, asked, u[i] if spec.draws else 0.0, receipt).forecast
-
-
-# ---- K classes ---------------------------------------------------------------------------------------------------
-
-
-@loop
-def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> None:
-    """The loop of `run`."""
-    K, many = spec.classes, len(streams.slots) > 0
-    stats = streams.stats if many else 0
-    row = streams.rows
-    for i in range(place[EVENT], end):
-        if many:
-            ahead = streams.slots[i + 1] if i + 1 < end else -1
-            if streams.first <= ahead < streams.last:
-                fetch_row(streams.rows, streams.stride, ahead)
-            slot = streams.slots[i]
-            if not streams.first <= slot < streams.last:
-                continue
-            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-        score, forecast, y = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K], batch.outcomes[i]
-        now = streams.t + i + 1.0
-        if stats > 0:
-            row[stats + LAST] = now
-            row[stats + EVENTS] += 1.0
-            now = row[stats + EVENTS]
-        play_classes(spec.vector, K, row, now, score, y, batch.work, forecast)
-        if stats > 0 and y == y:  # noqa: PLR0124 - not NaN
-            add_class_losses(row, stats, score, forecast, int(y))
-    place[EVENT] = end
-
-
-@large_kernel
-def class_late_loop(  # noqa: C901 - one loop for all hosts
-    spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int
-) -> None:
-    """The loop of `run_late`. The score of a late label is that of its receipt."""
-    K, many, width, events = spec.classes, len(streams.slots) > 0, spec.receipt, len(batch.outcomes)
-    stats = streams.stats if many else 0
-    room = len(batch.receipts) // width
-    row = streams.rows
-    arrived = place[ARRIVED]
-    slot = 0
-    for i in range(place[EVENT], end):
-        while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
-            j = late.order[arrived]
-            arrived += 1
-            if many:
-                slot = streams.slots[j]
-                if not streams.first <= slot < streams.last:
-                    continue
-                row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-            receipt = batch.receipts[(j % room) * width : (j % room + 1) * width]
-            forecast, y = batch.forecasts[j * K : (j + 1) * K], int(batch.outcomes[j])
-            now = streams.t + (i - late.begin)
-            if stats > 0:
-                now = row[stats + EVENTS]
-                add_class_losses(row, stats, batch.scores[j * K : (j + 1) * K], forecast, y)
-            update_label(spec.vector, K, row, now, y, receipt, batch.work, forecast[y])
-        if i == events:  # one step behind the last event: only what arrives there is learnt
-            break
-        if many:
-            slot = streams.slots[i]
-            if not streams.first <= slot < streams.last:
-                continue
-            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-        receipt = batch.receipts[(i % room) * width : (i % room + 1) * width]
         score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
-        predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
-        if slot < late.raw_below and row[N] == 0.0:
-            for k in range(K):
-                forecast[k] = score[k]
-        if stats > 0:
-            row[stats + EVENTS] += 1.0
-            row[stats + LAST] = streams.t + (i - late.begin) + 1.0
-    place[EVENT], place[ARRIVED] = end, arrived
+        if spec.classes > 0:
+            ask_classes(spec.vector, K, row, score, batch.work, forecast)
+        else:
+            asked, words = ask(spec, row, score[0], receipt), batch.words[i * attributes : (i + 1) * attributes]
+            u, grouped = batch.u[i] if spec.draws else 0.0, cells.columns > 0
+            forecast[0] = play_any(spec, cells, row, asked, u, words, receipt, grouped).forecast

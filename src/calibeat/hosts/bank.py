@@ -40,8 +40,10 @@ from calibeat._util.columns import like
 from calibeat._util.files import checked_path
 from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
+from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
+from calibeat.core.loops import NO_INTS
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
@@ -69,7 +71,7 @@ from calibeat.monitor.slots import Aside
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
-from .pool import Pool, learn, pool_late_rows, pool_rows, start_row
+from .pool import Pool, learn, pool_rows, start_row
 from .rows import Flags, Fold, FoldColumns, Matrix, ReceiptArray, RowStore, check_receipts, read_receipts, receipt_type
 from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
@@ -572,8 +574,9 @@ class Bank:
                 for part in loops.pieces(n, K):
                     rows = loops.Streams(store.flat, store.stride, slots[part], 0, len(store), 0, 0.0)
                     numbers = slice(part.start * K, part.stop * K)
-                    batch = probabilities[numbers], draws[part], forecasts[numbers], work
-                    loops.predict_many(self._method.spec, rows, fresh, *batch)
+                    columns = probabilities[numbers], loops.NO_NUMBERS, draws[part], forecasts[numbers]
+                    batch = loops.Batch(*columns, loops.NO_NUMBERS, work)
+                    loops.predict_many(self._method.spec, NO_CELLS, rows, fresh, batch)
 
             if self._writable:
                 play()
@@ -1087,11 +1090,8 @@ class Bank:
     ) -> None:
         """The pool's way through the batch; it also starts the rows from slot `opened` on."""
         store, pool = self._store, Pool(True, self._pool, self._store.fresh, opened, self._method.scratch())
-        where = self._method.spec, pool, store.flat, store.stride, slots, scores, outcomes
-        if arrivals is None:
-            pool_rows(*where)
-        else:
-            pool_late_rows(*where, arrivals.heads, arrivals.following)
+        lists = (NO_INTS, NO_INTS) if arrivals is None else (arrivals.heads, arrivals.following)
+        pool_rows(self._method.spec, pool, store.flat, store.stride, slots, scores, outcomes, *lists)
 
     def _fold(
         self, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None, times: Vector

@@ -40,6 +40,7 @@ from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
+from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
 from calibeat.core.limits import check_row
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
@@ -616,7 +617,7 @@ class Calibrator(Stream):
         batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, receipts, method.scratch())
         if self._table is not None and words is not None:
             self._has_batch = True
-            self._table.run(stream, batch, words, late, end)
+            self._table.run(stream, batch._replace(words=words), late, end)
             return forecasts
         place = loops.place_before()
         for stop in (end,) if refitter is None else refitter.stretches(row, scores, outcomes, late, end):
@@ -654,8 +655,9 @@ class Calibrator(Stream):
             stream, work = loops.one_stream(row, self._events), self._method.scratch()
             for part in loops.pieces(n, K):
                 numbers = slice(part.start * K, part.stop * K)
-                batch = probabilities[numbers], draws[part], forecasts[numbers], work
-                loops.predict_many(self._method.spec, stream, row, *batch)
+                columns = probabilities[numbers], loops.NO_NUMBERS, draws[part], forecasts[numbers]
+                batch = loops.Batch(*columns, loops.NO_NUMBERS, work)
+                loops.predict_many(self._method.spec, NO_CELLS, stream, row, batch)
         return self._given_back(scores, forecasts)
 
     def _draws(self, count: int) -> Vector:

@@ -56,14 +56,22 @@ from calibeat.core.groups import (
     Cells,
     cell_limits,
     forget_touched,
-    predict_many_grouped,
     restore,
     row_limits,
-    run_batch_grouped,
 )
 from calibeat.core.layout import N
 from calibeat.core.limits import Block
-from calibeat.core.loops import Batch, Late, Streams, pieces, place_before
+from calibeat.core.loops import (
+    NO_NUMBERS,
+    Batch,
+    Late,
+    Streams,
+    one_stream,
+    pieces,
+    place_before,
+    predict_many,
+    run_batch,
+)
 from calibeat.core.method import Method
 from calibeat.core.randomness import cross_words
 from calibeat.errors import InvalidInput
@@ -551,23 +559,23 @@ class GroupTable:
 
     # ---- many events ---------------------------------------------------------------------------------------------
 
-    def run(self, stream: Streams, batch: Batch, words: Ints, late: Late | None, end: int) -> None:
+    def run(self, stream: Streams, batch: Batch, late: Late | None, end: int) -> None:
         """Let the loop move the row of a stream, and the cells. What follows is `keep`, or `undo`."""
         self.begin()
         cells, place = self.cells, place_before()
         for part in pieces(end):
-            run_batch_grouped(self.method.spec, cells, stream, batch, words, late, place, part.stop)
+            run_batch(self.method.spec, stream, batch, late, place, part.stop, cells)
             if self.cells is not cells:
                 raise RuntimeError("a batch must not be interrupted by a call of the same calibrator in its own thread")
 
     def predict_many(self, row: Vector, scores: Vector, draws: Vector, words: Ints, forecasts: Vector) -> None:
         """Forecast each score, with its words, as the next event."""
-        K, found = self.cells.attributes, np.empty(2 * MOST_COLUMNS, dtype=np.int64)
+        K, stream = self.cells.attributes, one_stream(row, 0)
+        cells = self.cells._replace(found=np.empty(2 * MOST_COLUMNS, dtype=np.int64))
         for part in pieces(len(scores)):
             own = words[part.start * K : part.stop * K]
-            predict_many_grouped(
-                self.method.spec, self.cells, row, scores[part], draws[part], own, found, forecasts[part]
-            )
+            batch = Batch(scores[part], NO_NUMBERS, draws[part], forecasts[part], NO_NUMBERS, words=own)
+            predict_many(self.method.spec, cells, stream, row, batch)
 
     # ---- batches: all or nothing ---------------------------------------------------------------------------------
 

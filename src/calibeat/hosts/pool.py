@@ -61,59 +61,25 @@ def learn_label(method: int, K: int, row: Vector, score: Vector, y: float, work:
 
 
 @entry
-def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> None:
-    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used.
+def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> float:
+    """The pool forecasts when an outcome arrives, and learns it at once, unless it is NaN -> the forecast.
 
-    A score is an array of one number, or of K.
+    A score is an array of one number, or of K, whose forecasts nobody reads: it is 0 then.
     """
     row = pool.row
     receipt = scratch(MOST_RECEIPT)
     if spec.classes > 0:
         learn_label(spec.vector, spec.classes, row, score, y, pool.work)
-    else:
-        asked = ask(spec, row, score[0], receipt)
-        played = play(spec, row, asked, 0.0, receipt)
+        return 0.0
+    asked = ask(spec, row, score[0], receipt)
+    played = play(spec, row, asked, 0.0, receipt)
+    if y == y:  # noqa: PLR0124 - not NaN
         settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
+    return played.forecast
 
 
 @loop
 def pool_rows(
-    spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
-) -> None:
-    """The pool's way through a batch; each new slot starts when its first event comes."""
-    if spec.classes == 0 and is_auto(spec):
-        pool_loop(as_auto(spec), pool, rows, stride, slots, scores, outcomes)
-    else:
-        pool_loop(spec, pool, rows, stride, slots, scores, outcomes)
-
-
-@kernel
-def pool_loop(
-    spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
-) -> None:
-    """The loop of `pool_rows`."""
-    opened, K, row, said = pool.opened, spec.classes, pool.row, pool.said
-    receipt = scratch(MOST_RECEIPT)
-    for i in range(len(outcomes)):
-        y = outcomes[i]
-        known = y == y  # noqa: PLR0124 - not NaN
-        if slots[i] == opened:
-            start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
-            opened += 1
-        if K > 0:
-            if known:
-                learn_label(spec.vector, K, row, scores[i * K : (i + 1) * K], y, pool.work)
-        elif known or i < len(said):
-            asked = ask(spec, row, scores[i], receipt)
-            played = play(spec, row, asked, 0.0, receipt)
-            if i < len(said):
-                said[i] = played.forecast
-            if known:
-                settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
-
-
-@entry
-def pool_late_rows(
     spec: Spec,
     pool: Pool,
     rows: Vector,
@@ -124,13 +90,46 @@ def pool_late_rows(
     arriving: Ints,
     following: Ints,
 ) -> None:
-    """The same with outcomes that come late: before event i those of arriving[i], following[arriving[i]], ..."""
-    opened, size = pool.opened, max(1, spec.classes)
-    for i in range(len(arriving)):
-        j = arriving[i]
-        while j >= 0:
-            learn(spec, pool, scores[j * size : (j + 1) * size], outcomes[j])
-            j = following[j]
+    """The pool's way through a batch; each new slot starts when its first event comes.
+
+    Outcomes come at once; or late, before event i those of arriving[i], following[arriving[i]], ...
+    """
+    if len(arriving) > 0:
+        pool_loop(spec, pool, rows, stride, slots, scores, outcomes, arriving, following, True)
+    elif spec.classes == 0 and is_auto(spec):
+        auto = as_auto(spec)._replace(classes=0)
+        pool_loop(auto, pool, rows, stride, slots, scores, outcomes, arriving, following, False)
+    else:
+        pool_loop(spec, pool, rows, stride, slots, scores, outcomes, arriving, following, False)
+
+
+@kernel
+def pool_loop(
+    spec: Spec,
+    pool: Pool,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    scores: Vector,
+    outcomes: Vector,
+    arriving: Ints,
+    following: Ints,
+    delayed: bool,
+) -> None:
+    """The loop of `pool_rows`; `delayed` is a constant."""
+    opened, size, said = pool.opened, max(1, spec.classes), pool.said
+    for i in range(len(arriving) if delayed else len(outcomes)):
+        if delayed:
+            j = arriving[i]
+            while j >= 0:
+                learn(spec, pool, scores[j * size : (j + 1) * size], outcomes[j])
+                j = following[j]
         if i < len(outcomes) and slots[i] == opened:
             start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
+        if not delayed:
+            y, asked_for = outcomes[i], i < len(said)
+            if asked_for or y == y:  # noqa: PLR0124 - not NaN
+                forecast = learn(spec, pool, scores[i * size : (i + 1) * size], y)
+                if asked_for:
+                    said[i] = forecast

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from calibeat._compiled import bytes_of
 from calibeat._util.check import shown
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.kernel import ask, ask_again, play, settle
+from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
+from calibeat.core.kernel import ask
 from calibeat.core.layout import N, Spec
-from calibeat.core.loops import NO_NUMBERS
+from calibeat.core.loops import NO_INTS, NO_NUMBERS, learn_late, play_any
 from calibeat.core.method import params_of_rows
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
@@ -395,7 +396,7 @@ def _are_sound(method: AnyMethod, lanes: Matrix, *columns: npt.NDArray[Any]) -> 
 class FoldWork(NamedTuple):
     """The operations of a fold as the kernel has them. Each has a receipt: it is made, or brought by an outcome.
 
-    `counts` is the memory of `receipts` read as whole numbers. `work` is scratch, as that of `Batch`.
+    `counts` is the memory of `receipts` read as whole numbers. `work` and `words` are as in `Batch`.
     """
 
     slots: Slots
@@ -405,19 +406,21 @@ class FoldWork(NamedTuple):
     receipts: Vector
     counts: Ints
     work: Vector = NO_NUMBERS
+    words: Ints = NO_INTS
 
 
 @loop
 def fold_rows(  # noqa: C901 - one loop for all hosts
-    spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool
+    spec: Spec, cells: Cells, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool
 ) -> int:
     """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
 
     -> -1, or the operation whose stream had no forecast left without an outcome.
     """
-    K, stats, opened = spec.classes, stride - STATS, pool.opened
+    K, stats, opened, attributes = spec.classes, stride - STATS, pool.opened, cells.attributes
+    grouped = cells.columns > 0
     lanes = HEAD + 2 * K
-    size = lanes + spec.receipt
+    size = lanes + (cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt)
     for i in range(len(work.slots)):
         slot = work.slots[i]
         row = rows[slot * stride : (slot + 1) * stride]
@@ -426,6 +429,7 @@ def fold_rows(  # noqa: C901 - one loop for all hosts
         lane = work.receipts[at + lanes : at + size]
         forecast = work.receipts[at + PROBABILITY : at + SCORE]
         score = work.receipts[at + SCORE : at + EXPERT]
+        words = work.words[i * attributes : (i + 1) * attributes]
         if K > 0:
             forecast, score = work.receipts[at + HEAD : at + HEAD + K], work.receipts[at + HEAD + K : at + lanes]
         if y == y:  # noqa: PLR0124 - not NaN
@@ -438,7 +442,7 @@ def fold_rows(  # noqa: C901 - one loop for all hosts
                 update_label(spec.vector, K, row, t, int(y), lane, work.work, forecast[int(y)])
                 add_class_losses(row, stats, score, forecast, int(y))
             else:
-                settle(spec, row, t, ask_again(spec, row, score[0]), work.counts[at + CELL], y, lane)
+                learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], y, words, lane, grouped)
                 add_losses(row, stats, score[0], forecast[0], y)
         else:
             if pool.learns and slot == opened:
@@ -455,7 +459,8 @@ def fold_rows(  # noqa: C901 - one loop for all hosts
                 work.receipts[at + PROBABILITY], work.receipts[at + SCORE] = forecast[top], score[top]
             else:
                 asked = ask(spec, row, score[0], lane)
-                played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, lane)
+                u = work.u[i] if spec.draws else 0.0
+                played = play_any(spec, cells, row, asked, u, words, lane, grouped)
                 work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
                 work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
                 if played.low != played.high:
@@ -468,7 +473,13 @@ def fold_rows(  # noqa: C901 - one loop for all hosts
 
 
 class FoldColumns:
-    """The columns of a call: what is asked, what is brought, and a receipt for each operation."""
+    """The columns of a call: what is asked, what is brought, and a receipt for each operation.
+
+    A stream with groups has `cells`, and `words` for each operation.
+    """
+
+    cells: Cells = NO_CELLS
+    words: Ints = NO_INTS
 
     def __init__(self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
         n, K, self._method = len(slots), method.spec.classes, method
@@ -509,18 +520,14 @@ class FoldColumns:
             u = np.zeros(len(self.slots))
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64)
-        work = FoldWork(self.slots, self.outcomes, u, self.sources, *receipts, scratch)
+        work = FoldWork(self.slots, self.outcomes, u, self.sources, *receipts, scratch, self.words)
         start = Pool(pool is not None, NO_NUMBERS if pool is None else pool, fresh, opened, scratch)
-        stopped = self._fold(rows, method.width + STATS, float(clock), work, start)
+        stopped = fold_rows(method.spec, self.cells, rows, method.width + STATS, float(clock), work, start)
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
                 f"at row {stopped}"
             )
-
-    def _fold(self, rows: Vector, stride: int, clock: float, work: FoldWork, start: Pool) -> int:
-        """The loop over the operations; a stream with groups has its own."""
-        return int(fold_rows(self._method.spec, rows, stride, clock, work, start))
 
     def watch(self, monitors: Monitors | None) -> None:
         """The same, as the monitors see it."""

@@ -22,33 +22,13 @@ import numpy as np
 from calibeat._util.check import shown
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.auto import Lanes
-from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, Cells, play_grouped, settle_grouped
-from calibeat.core.kernel import ask, ask_again
-from calibeat.core.layout import N, Spec
 from calibeat.core.limits import check_rows
 from calibeat.core.method import Method, method_named
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
-from calibeat.core.stats import EVENTS, STATS, add_losses
-from calibeat.core.subset import entry
+from calibeat.core.stats import EVENTS
 from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import SLOT, GroupTable
-from calibeat.hosts.rows import (
-    BIN,
-    CELL,
-    EVENT,
-    EXPERT,
-    HEAD,
-    HEDGE,
-    PROBABILITY,
-    SCORE,
-    SEEN,
-    Fold,
-    FoldColumns,
-    FoldWork,
-    Matrix,
-    fold_on_rows,
-    new_rows,
-)
+from calibeat.hosts.rows import Fold, FoldColumns, Matrix, fold_on_rows, new_rows
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.waiting import Queue
 
@@ -89,39 +69,6 @@ class Folded(NamedTuple):
     classes: dict[int, tuple[int, bytes]]
 
 
-@entry
-def fold_grouped(spec: Spec, cells: Cells, row: Vector, stats: int, work: FoldWork, words: Ints) -> int:
-    """What `fold_rows` does, for one row with groups. `words` has those of each operation's event.
-
-    -> -1, or the operation that found no forecast left without an outcome.
-    """
-    size, K = HEAD + cells.receipt + GROUPED_RECEIPT_WIDTH, cells.attributes
-    for i in range(len(work.slots)):
-        y = work.outcomes[i]
-        at = (work.sources[i] if y == y else i) * size  # noqa: PLR0124 - not NaN
-        lane, own = work.receipts[at + HEAD : at + size], words[i * K : (i + 1) * K]
-        score = work.receipts[at + SCORE]
-        if y == y:  # noqa: PLR0124 - not NaN
-            t = row[stats + EVENTS]
-            if row[N] >= t:
-                return i
-            asked = ask_again(spec, row, score)
-            settle_grouped(spec, cells, row, t, asked, work.counts[at + CELL], y, own, lane)
-            add_losses(row, stats, score, work.receipts[at + PROBABILITY], y)
-        else:
-            work.counts[at + SEEN], work.counts[at + EVENT] = int(row[N]), int(row[stats + EVENTS])
-            asked = ask(spec, row, score, lane)
-            u = work.u[i] if spec.draws else 0.0
-            played = play_grouped(spec, cells, row, asked, u, own, cells.found, lane)
-            work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
-            work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
-            if played.low != played.high:
-                work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
-                work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
-            row[stats + EVENTS] += 1.0
-    return -1
-
-
 class GroupedMethod:
     """The method of a stream with groups, as `FoldColumns` asks for it: rows and receipts are wider.
 
@@ -156,22 +103,12 @@ class GroupedMethod:
         words: Ints,
     ) -> Fold:
         """As `fold_on_rows`, on the one row of the stream and its table."""
-        columns: Any = GroupedColumns(self, slots, scores, outcomes, own)
-        columns.words = words
+        columns = FoldColumns(self, slots, scores, outcomes, own)
+        columns.cells, columns.words = self.table.cells, words
         made = fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, None, columns)
         if watch is not None:
             watch.read(columns)
         return made
-
-
-class GroupedColumns(FoldColumns):
-    """The columns of a fold on one stream with groups."""
-
-    words: Ints
-
-    def _fold(self, rows: Vector, stride: int, clock: float, work: FoldWork, start: Any) -> int:  # noqa: ARG002
-        method: Any = self._method
-        return int(fold_grouped(method.spec, method.table.cells, rows, stride - STATS, work, self.words))
 
 
 @dataclass(frozen=True)

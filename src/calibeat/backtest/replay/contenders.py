@@ -17,7 +17,7 @@ from calibeat._util.words import did_you_mean
 from calibeat.backtest.read.rows import Chunk
 from calibeat.core import loops, vector
 from calibeat.core.auto import EPS
-from calibeat.core.groups import run_batch_grouped
+from calibeat.core.groups import NO_CELLS, Cells
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.core.refit import Refitter
@@ -25,7 +25,7 @@ from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.core.vector import VectorMethod, softmax
 from calibeat.errors import InvalidInput, UnknownMethod
 from calibeat.hosts.groups import Groups, GroupTable
-from calibeat.hosts.pool import Pool, pool_late_rows, pool_rows
+from calibeat.hosts.pool import Pool, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play, takes_groups
 
 from .late import LearningPlan, plan_at_once
@@ -423,6 +423,12 @@ class MethodReplay:
         self._made = 0
         self._cells, self._receipts = _NOTHING, np.empty((0, method.receipt_width))  # of events under way
         self._issued: Vector | None = None
+        self._words = np.empty((0, 0), dtype=np.int64)  # with groups, of each event
+
+    @property
+    def _groups(self) -> Cells:
+        """The cells of the groups."""
+        return NO_CELLS
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
@@ -437,7 +443,7 @@ class MethodReplay:
     def _feed_now(self, context: Context) -> Vector:
         chunk, forecasts = context.chunk, context.room
         events = chunk.scores.reshape(-1), chunk.outcomes, context.draws, forecasts.reshape(-1)
-        batch = loops.Batch(*events, loops.NO_NUMBERS, self._work)
+        batch = loops.Batch(*events, loops.NO_NUMBERS, self._work, self._words.reshape(-1))
         self._play(chunk.slots, batch, None, (0, len(chunk)), context.marks)
         return forecasts
 
@@ -449,7 +455,7 @@ class MethodReplay:
         if self._issued is not None:
             forecasts[:first] = self._issued
         events = plan.scores.reshape(-1), plan.outcomes, context.draws, forecasts.reshape(-1)
-        batch = loops.Batch(*events, receipts.reshape(-1), self._work)
+        batch = loops.Batch(*events, receipts.reshape(-1), self._work, self._words.reshape(-1))
         streams = len(self._rows) // len(self._initial)
         late = loops.Late(first, cells, plan.due, plan.order, streams if self.raw_first else 0)
         # A forecast does not move a row. So a row is noted after its event, behind the outcomes that came before it.
@@ -471,10 +477,10 @@ class MethodReplay:
             # A late outcome that arrives at a mark belongs to what follows, and so does a fit after it.
             until = int(np.searchsorted(marks, stop, side="left" if late is None else "right"))
             for mark in marks[noted:until].tolist():
-                loops.run_batch(self.method.spec, rows, batch, late, place, mark)
+                loops.run_batch(self.method.spec, rows, batch, late, place, mark, self._groups)
                 self._note()
             noted = until
-            loops.run_batch(self.method.spec, rows, batch, late, place, stop)
+            loops.run_batch(self.method.spec, rows, batch, late, place, stop, self._groups)
 
     def _note(self) -> None:
         """Note the row without its cells, which say nothing of the parameters; of many classes the biases."""
@@ -840,6 +846,10 @@ class GroupedReplay(OneStreamReplay):
         )  # of events under way, then of the chunk too
 
     @property
+    def _groups(self) -> Cells:
+        return self._table.cells
+
+    @property
     def spread(self) -> dict[str, float]:
         """How much the values of each column differ, in logits, by what was learnt so far."""
         spread: dict[str, float] = self._table.params(self._rows)["spread"]
@@ -855,24 +865,11 @@ class GroupedReplay(OneStreamReplay):
         words, plan = context.chunk.words, context.plan
         if words is None:  # pragma: no cover - the reader was told to read the attributes
             raise TypeError("a chunk without attributes has none to give")
-        self._words = words if plan is None else np.concatenate([self._words, words])
+        self._words = np.ascontiguousarray(words if plan is None else np.concatenate([self._words, words]))
         forecasts = super().feed(replace(context, marks=_NOTHING))
         if plan is not None:
             self._words = self._words[plan.left]
         return forecasts
-
-    def _play(
-        self,
-        slots: Ints,  # noqa: ARG002 - there is one row
-        batch: loops.Batch,
-        late: loops.Late | None,
-        span: tuple[int, int],
-        stops: Ints,  # noqa: ARG002 - no row is noted
-    ) -> None:
-        rows = loops.Streams(self._rows, len(self._initial), loops.NO_SLOTS, 0, 1, 0, float(self._made))
-        words = np.ascontiguousarray(self._words).reshape(-1)
-        place = loops.place_before(span[0])
-        run_batch_grouped(self.method.spec, self._table.cells, rows, batch, words, late, place, span[1])
 
 
 class PooledReplay(MethodReplay):
@@ -904,7 +901,7 @@ class PooledReplay(MethodReplay):
             plan = replace(plan, slots=self._slot_of[plan.slots])
             events = plan.slots.astype(np.int32), plan.scores.reshape(-1), plan.outcomes
             pool = Pool(True, self._pool, self._initial, opened, self._work)
-            pool_late_rows(self.method.spec, pool, self._rows, len(self._initial), *events, *plan.arrival_lists)
+            pool_rows(self.method.spec, pool, self._rows, len(self._initial), *events, *plan.arrival_lists)
         mine = replace(context.chunk, slots=slots)
         return super().feed(replace(context, chunk=mine, plan=plan, streams=self._opened))
 
@@ -914,7 +911,7 @@ class PooledReplay(MethodReplay):
         self._slots = slots = self._open_slots(context)
         events = slots.astype(np.int32), chunk.scores.reshape(-1), chunk.outcomes
         shared = Pool(True, pool, self._initial, opened, self._work, said)
-        pool_rows(self.method.spec, shared, self._rows, len(self._initial), *events)
+        pool_rows(self.method.spec, shared, self._rows, len(self._initial), *events, loops.NO_INTS, loops.NO_INTS)
         return slots
 
     def _open_slots(self, context: Context) -> Ints:
