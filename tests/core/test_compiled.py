@@ -550,6 +550,7 @@ def rollups() -> None:
     "core_groups_predict_grouped",
     "core_groups_update_grouped",
     "core_loops_run_grouped",
+    "core_loops_run_grouped_late",
     "core_loops_predict_many",
     "core_groups_forget_touched",
     "core_groups_restore",

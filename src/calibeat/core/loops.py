@@ -129,7 +129,7 @@ def run_batch(
     if spec.classes:
         run_classes(*given)
     elif cells.columns:
-        run_grouped(*given)
+        (run_grouped if late is None else run_grouped_late)(*given)
     elif late is not None:
         run_late(*given)
     else:
@@ -213,15 +213,22 @@ def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Lat
 
 @loop
 def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
-    """Two classes and groups, on one row."""
-    if late.begin >= 0 and is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False)
-    elif late.begin >= 0:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False)
-    elif is_auto(spec):
+    """Two classes and groups, on one row, and outcomes at once."""
+    if is_auto(spec):
         event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False)
     else:
         event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False)
+
+
+@loop
+def run_grouped_late(
+    spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int
+) -> None:
+    """Two classes and groups, on one row, and late outcomes."""
+    if is_auto(spec):
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False)
+    else:
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False)
 
 
 @loop
@@ -272,11 +279,13 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 now = row[stats + EVENTS] if stats > 0 else streams.t + (i - begin)
                 if classes:
                     update_label(spec.vector, K, row, now, int(y), receipt, batch.work, forecast[int(y)])
+                    if stats > 0:
+                        add_class_losses(row, stats, score, forecast, int(y))
                 else:
                     words = batch.words[j * attributes : (j + 1) * attributes]
+                    if stats > 0:
+                        add_losses(row, stats, score[0], forecast[0], y)
                     learn_late(spec, cells, row, now, score[0], late.cells[j], y, words, receipt, grouped)
-                if stats > 0:
-                    count_losses(row, stats, score, forecast, y, classes)
             if i == events:  # one step behind the last event: only what arrives there is learnt
                 break
         if many:
@@ -302,6 +311,8 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
         elif classes:
             play_classes(spec.vector, K, row, now, score, y, batch.work, forecast)
+            if stats > 0 and y == y:  # noqa: PLR0124 - not NaN
+                add_class_losses(row, stats, score, forecast, int(y))
         else:
             words = batch.words[i * attributes : (i + 1) * attributes]
             asked = ask(spec, row, score[0], receipt)
@@ -316,12 +327,11 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                     settle_found(spec, cells, row, now, asked, played.cell, y, words, receipt)
                 else:
                     settle(spec, row, now, asked, played.cell, y, receipt)
-        if delayed:
-            if slot < late.raw_below and row[N] == 0.0:
-                for k in range(K):
-                    forecast[k] = score[k]
-        elif stats > 0 and y == y:  # noqa: PLR0124 - not NaN
-            count_losses(row, stats, score, forecast, y, classes)
+                if stats > 0:
+                    add_losses(row, stats, score[0], played.forecast, y)
+        if delayed and slot < late.raw_below and row[N] == 0.0:
+            for k in range(K):
+                forecast[k] = score[k]
     place[EVENT], place[ARRIVED] = end, arrived
 
 
@@ -354,15 +364,6 @@ def learn_late(
         settle_grouped(spec, cells, row, t, asked, cell, y, words, receipt)
     else:
         settle(spec, row, t, asked, cell, y, receipt)
-
-
-@kernel
-def count_losses(row: Vector, stats: int, score: Vector, forecast: Vector, y: float, classes: bool) -> None:
-    """Add to the stats of a row what an outcome cost the score and the forecast."""
-    if classes:
-        add_class_losses(row, stats, score, forecast, int(y))
-    else:
-        add_losses(row, stats, score[0], forecast[0], y)
 
 
 @loop
