@@ -485,3 +485,47 @@ def test_exported_columns_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
         MissingExtra, match=r"columns of exported Arrow arrays need pyarrow: pip install 'calibeat\[frames\]'"
     ):
         Calibrator(OPS).run(column, OUTCOMES)
+
+
+@pytest.mark.parametrize(
+    ("column", "absent", "array"),
+    [
+        (pl.Series([1, None]), [False, True], [1.0, "nan"]),
+        (pl.Series([0.5, None]), [False, True], [0.5, "nan"]),
+        (pl.Series([True, None]), [False, True], [True, None]),
+        (pd.Series([pd.Timestamp("2026-01-01"), pd.NaT]), [False, True], ["2026-01-01T00:00:00.000000", "NaT"]),
+        (np.ma.array(["a", "b"], mask=[0, 1]), [False, True], ["a", None]),
+        (np.array(["2026-01-01", "NaT"], dtype="datetime64[D]"), [False, True], ["2026-01-01", "NaT"]),
+        ([0.5, None, pd.NA, pd.NaT, np.datetime64("NaT")], [False, True, True, True, True], None),
+        ([1, "a"], [False, False], [1, "a"]),
+        ([1, [2, 3]], [False, False], [1, [2, 3]]),
+    ],
+)
+def test_a_column_as_an_array_and_where_it_has_no_value(column: Any, absent: Any, array: Any) -> None:
+    read = frames.read_column("values", column)
+    assert read.absent().tolist() == absent
+    found = read.as_array()
+    assert found.shape == (len(absent),)
+    if array is not None:
+        assert list(map(str, found)) == list(map(str, array))
+
+
+@pytest.mark.parametrize(
+    ("column", "distinct", "codes"),
+    [
+        (np.array([7, 5, 7]), [5, 7], [1, 0, 1]),
+        (np.array([7, 2**62, 7]), [7, 2**62], [0, 1, 0]),
+        (np.array([2**64 - 1, 1], dtype=np.uint64), [1, 2**64 - 1], [1, 0]),
+        (np.array([0.5, np.nan, 0.25]), [0.25, 0.5, None], [1, 2, 0]),
+        (np.array([np.inf, 1.0]), [1.0, np.inf], [1, 0]),
+        (np.array([], dtype=np.int64), [], []),
+        ([1, True, 1.0, "1"], [1, True, 1.0, "1"], [0, 1, 2, 3]),
+        ([], [], []),
+        (["a", ["b"], "a"], ["a", ["b"], "a"], [0, 1, 2]),
+        (pl.Series([None, 3]), [3, None], [1, 0]),
+    ],
+)
+def test_distinct_values(column: Any, distinct: list[Any], codes: list[int]) -> None:
+    found, places = frames.read_column("values", column).codes()
+    assert (found, places.tolist()) == (distinct, codes)
+    assert list(map(type, found)) == list(map(type, distinct))
