@@ -9,11 +9,12 @@ import pytest
 from conformance import delays, same
 from streams import STREAMS
 
-from calibeat import AUTO, HOPS, TOPS, Calibrator, Method
+from calibeat import AUTO, FTL, HOPS, TOPS, Calibrator, Method, Platt
 from calibeat.core import loops
 from calibeat.core.groups import NO_CELLS
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.refit import Refitter
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
 
 
@@ -147,3 +148,23 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     cal = Calibrator(AUTO)
     same(forecasts, cal.run(scores, outcomes, due=due))
     same(row, cal.row.copy())
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_stretches_end_where_a_fit_is_due(late: bool) -> None:
+    """Before the forecast that follows the outcome; where several arrive at once, one fit follows another."""
+    method = Method(Platt(), FTL(every=25, after=40))
+    scores, outcomes = STREAMS["random"]()
+    due = (np.arange(300) // 60 + 1) * 60  # sixty outcomes at a time
+    when = loops.Late(0, np.empty(300, dtype=np.int64), due, np.arange(300), 0) if late else None
+    row = method.initial_row()
+    stops, fitted = [], []
+    for stop in Refitter(method).stretches(row, scores, outcomes, when, 300 + late):
+        stops.append(stop)
+        fitted.append(row[2])
+    at_once = [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290, 300]
+    assert stops == ([60, 120, 120, 120, 180, 180, 240, 240, 240, 300, 300, 301] if late else at_once)
+    assert len(set(fitted)) == len(fitted)
+    alone = Calibrator(method)
+    alone.run(scores, outcomes)
+    assert fitted[-1] == alone.params["a"]

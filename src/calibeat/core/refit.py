@@ -266,10 +266,9 @@ class Refitter:
     """
 
     def __init__(self, method: Method) -> None:
-        learner = method.learner
-        if not isinstance(learner, Refitting) or method.features is None:
-            raise TypeError(method)
-        self._learner, self._features, self._spec = learner, method.features, method.spec
+        self._learner: Any = method.learner
+        self._features: Any = method.features
+        self._spec = method.spec
         self._wide = method.dimension == 3
         self.past = NO_PAST  # one attribute, so that an interrupt finds columns and `dropped` of one time
 
@@ -300,9 +299,10 @@ class Refitter:
 
     def _due(self, learnt: int, count: int) -> range:
         """The numbers of outcomes, after the first `learnt` and up to `count`, at which a fit is due."""
-        after, every = self._learner.after, self._learner.every or MOST_EVENTS
-        first = after + max(0, -(-(learnt + 1 - after) // every)) * every
-        return range(first, min(count, after if self._learner.every == 0 else count) + 1, every)
+        after, every = self._learner.after, self._learner.every
+        if every == 0:
+            return range(after, after + 1) if learnt < after <= count else range(0)
+        return range(after + max(0, -(-(learnt + 1 - after) // every)) * every, count + 1, every)
 
     def _fit(self, row: Vector, count: int) -> None:
         """Fit the first `count` outcomes, or the last of them, from where the row is."""
