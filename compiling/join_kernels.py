@@ -20,10 +20,9 @@ import hashlib
 import math
 import re
 import runpy
-import struct
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,6 @@ ARRAYS = {
 }
 TABLE = "F64N"  # an array of floats with two to four dimensions
 ARRAY_KINDS = {struct for struct, *_ in ARRAYS.values()} | {TABLE}
-MATH = {"acos", "asin", "atan", "cos", "exp", "expm1", "hypot", "log", "log1p", "pow", "sin", "sqrt", "tanh"}
 # What the files written by hand (`src/calibeat/_*.pxi`) call whole numbers that a module defines.
 CONSTANTS = {
     "RECEIPT_FORMAT": ("core.receipt", "FORMAT"),
@@ -137,7 +135,7 @@ class Joiner:
                         self.kernel(module, own, *what)
         entries = [entry for home, entry in self._entries if has(home)]
         head = [self.constants()] if self._constants else []
-        head += [powers_of_two(), *map(array_struct, ARRAYS.values())]
+        head += [*map(array_struct, ARRAYS.values())]
         joined = "\n\n\n".join([*head, *self._parts.values(), *entries]) + "\n"
         made_from = hashlib.sha256((joined + by_hand).encode()).hexdigest()
         return f"MADE_FROM = {made_from!r}\n\n\n{joined}"
@@ -173,7 +171,15 @@ class Joiner:
 
     def constant(self, module: Module, node: ast.expr) -> Any:
         """The value of an expression of constants."""
-        known: dict[str, Any] = {"math": math, "float": float, "len": len, "range": range, "tuple": tuple}
+        known: dict[str, Any] = {
+            "math": math,
+            "Decimal": Decimal,
+            "Context": Context,
+            "float": float,
+            "len": len,
+            "range": range,
+            "tuple": tuple,
+        }
         for name in {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - known.keys():
             home, _, sort, value = self.find(module, name)
             if sort == "value":
@@ -463,26 +469,16 @@ class Body:
         is_float = "double" in (first, second)
         if isinstance(op, ast.Div):
             return f"({cast(a, first, 'double')} / {cast(b, second, 'double')})", "double"
-        if isinstance(op, ast.Pow):
-            return f"pow({a}, {b})", "double"
-        if isinstance(op, ast.Mod) and is_float:
-            return f"fmod({a}, {b})", "double"
-        if type(op) not in OPERATORS:
+        if type(op) not in OPERATORS or (isinstance(op, ast.Mod) and is_float):
             raise self._error(node, "there is an operator that kernels cannot have")
         return f"({a} {OPERATORS[type(op)]} {b})", "double" if is_float else "Index"
 
     def _math(self, node: ast.expr, name: str, args: list[ast.expr]) -> tuple[str, Kind]:
         texts = [self._value(argument)[0] for argument in args]
-        if name in MATH:
-            return f"{name}({', '.join(texts)})", "double"
+        if name == "sqrt":  # `core.algebra` has exp and ln
+            return f"sqrt({texts[0]})", "double"
         if name == "isnan":
             return f"({texts[0]} != {texts[0]})", "bint"
-        if name == "floor":
-            return f"(<Index>floor({texts[0]}))", "Index"
-        if name == "ldexp":
-            return f"ldexp({texts[0]}, <int>{texts[1]})", "double"
-        if name == "frexp":
-            return f"split({texts[0]})", ("double", "Index")
         raise self._error(node, f"there is math.{name}, which kernels do not have yet")
 
     def _replaced(self, value: ast.expr, changes: list[ast.keyword]) -> tuple[str, Kind]:
@@ -505,8 +501,6 @@ class Body:
                 return f"(<{SCALARS[name]}>{texts[0]})", SCALARS[name]
             case "small_int":
                 return f"(<Index><int>{texts[0]})", "Index"
-            case "whole_part":
-                return f"floor({texts[0]})", "double"
             case "abs":
                 return f"fabs({texts[0]})", "double"
             case "min" | "max":
@@ -517,10 +511,10 @@ class Body:
                 return text, kind
             case "mix_word" | "cross_words":
                 return f"{name}({', '.join(texts)})", "Index"
-            case "scale_of":
-                return f"scale_of({texts[0]})", ("double", "double")
-            case "exps":
-                return f"exps({texts[0]}.data, {texts[1]})", "void"
+            case "bits_of":
+                return f"bits_of({texts[0]})", "Index"
+            case "float_of":
+                return f"float_of({texts[0]})", "double"
             case "prefetch":
                 return f"prefetch({texts[0]}.data + {texts[1]})", "void"
         home, own, sort, what = self._joiner.find(self._module, name)
@@ -599,20 +593,6 @@ def literal(value: Any) -> tuple[str, Kind]:
 def declared(kind: Kind) -> str:
     """A type as Cython writes it."""
     return f"({', '.join(map(declared, kind))})" if isinstance(kind, tuple) else str(kind)
-
-
-def powers_of_two() -> str:
-    """2^(i/128) for `_exponential.pxi`: the relative error of the nearest float, then its bits less i << 45."""
-    bits: list[int] = []
-    with localcontext(prec=60):
-        for i in range(128):
-            power = Decimal(2) ** (Decimal(i) / 128)
-            near = float(power)
-            error = float((power - Decimal(near)) / Decimal(near))
-            bits += [struct.unpack("<Q", struct.pack("<d", number))[0] for number in (error, near)]
-            bits[-1] -= i << 45
-    c = f"static const uint64_t CALIBEAT_POWERS_OF_TWO[] = {{{', '.join(map(hex, bits))}}};"
-    return f'cdef extern from *:\n    """\n    {c}\n    """'
 
 
 def array_struct(array: tuple[str, str, bytes, int]) -> str:

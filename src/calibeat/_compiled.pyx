@@ -16,7 +16,6 @@ cdef extern from "Python.h":
 
 include "kernels.pxi"
 include "_checksum.pxi"
-include "_exponential.pxi"
 include "_lists.pxi"
 include "_groups.pxi"
 include "_stream.pxi"

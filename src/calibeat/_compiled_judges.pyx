@@ -3,4 +3,3 @@
 
 include "_head.pxi"
 include "kernels_judges.pxi"
-include "_exponential.pxi"

@@ -3,4 +3,3 @@
 
 include "_head.pxi"
 include "kernels_loops.pxi"
-include "_exponential.pxi"

@@ -1,9 +1,7 @@
 # What every unit of the compiled core begins with: what kernels call, and arrays. docs/compiled.md tells of units.
 
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_Release, PyObject_GetBuffer
-from libc.math cimport (
-    INFINITY, NAN, acos, asin, atan, cos, exp, expm1, fabs, floor, fmod, frexp, hypot, ldexp, log, log1p, pow, sin, sqrt, tanh
-)
+from libc.math cimport INFINITY, NAN, fabs, sqrt  # no call of the C library: processors do these
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -49,27 +47,16 @@ cdef inline Index max_Index(Index a, Index b) noexcept nogil:
 cdef inline Index min_Index(Index a, Index b) noexcept nogil:
     return b if b < a else a
 
-cdef inline (double, Index) split(double x) noexcept nogil:
-    cdef uint64_t bits
-    cdef int exponent
-    memcpy(&bits, &x, 8)
-    if 0 < (bits >> 52) < 2047:  # what nearly all numbers are: the C library would be called for each
-        bits, exponent = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FE0000000000000, <int>(bits >> 52) - 1022
-        memcpy(&x, &bits, 8)
-    else:
-        x = frexp(x, &exponent)
-    return x, exponent
+cdef inline Index bits_of(double number) noexcept nogil:
+    cdef int64_t bits
+    memcpy(&bits, &number, 8)
+    return bits
 
-cdef inline (double, double) scale_of(double x) noexcept nogil:
-    # By its bits, so that the compiler can do it for several numbers at once: 2^52 + e is written down, not converted.
-    cdef uint64_t bits, mantissa, exponent
-    cdef double m, e
-    memcpy(&bits, &x, 8)
-    mantissa = bits & <uint64_t>0xFFFFFFFFFFFFF | <uint64_t>0x3FF0000000000000
-    exponent = bits >> 52 | <uint64_t>0x4330000000000000
-    memcpy(&m, &mantissa, 8)
-    memcpy(&e, &exponent, 8)
-    return m, e - 4503599627371519.0  # 2^52 + 1023
+cdef inline double float_of(Index bits) noexcept nogil:
+    cdef int64_t word = bits
+    cdef double number
+    memcpy(&number, &word, 8)
+    return number
 
 cdef inline Index mix_word(Index word) noexcept nogil:
     cdef uint64_t x = <uint64_t>word

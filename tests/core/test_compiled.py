@@ -32,7 +32,7 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
-from calibeat.core import layout, limits, loops, subset, vector
+from calibeat.core import algebra, layout, limits, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.groups import NO_CELLS
 from calibeat.core.units import UNITS
@@ -569,6 +569,13 @@ def groups() -> None:
     for due in (None, group_streams.delays(150, 20.0)):
         host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
         host.run(scores, outcomes, host.words(columns), due, raw_below=1)
+
+
+@compares("core_algebra_exps", "core_algebra_lns")
+def exponentials_and_logarithms() -> None:
+    x = np.geomspace(1e-300, 1e300, 101)
+    algebra.lns(x)
+    algebra.exps(x)
 
 
 @compares("hosts_rows_fold_rows")

@@ -1,4 +1,7 @@
-"""Arithmetic that several parts need: the sigmoid, and linear algebra in d <= 3 with scalars.
+"""Arithmetic that several parts need: exp and ln, the sigmoid, and linear algebra in d <= 3 with scalars.
+
+`exp` and `ln` are the only ones that kernels have. They take no branch and call nothing: a loop over many numbers
+becomes one over vectors, and the bits are the same with every processor, compiler and C library.
 
 With so few dimensions scalars are faster than any small array, and nothing is allocated. A symmetric matrix is six
 numbers, its upper triangle by rows; in a row of state it follows theta.
@@ -7,47 +10,114 @@ numbers, its upper triangle by rows; in a row of state it follows theta.
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal
 
 from calibeat._util.types import Vector
 
 from .layout import THETA
-from .subset import kernel, scale_of
+from .subset import bits_of, entry, float_of, kernel
 
 Triple = tuple[float, float, float]
 Matrix = tuple[float, float, float, float, float, float]
 
 ROUNDING = 2.0**-52
+TWO_52 = 2.0**52  # from here on floats are whole
 
-# Of log((1 + s) / (1 - s)) = 2 s + s R(s^2), and log 2 in two parts: those of fdlibm (Sun Microsystems, 1993).
-LG1, LG2, LG3, LG4 = 0.6666666666666735, 0.3999999999940942, 0.2857142874366239, 0.22222198432149784
-LG5, LG6, LG7 = 0.1818357216161805, 0.15313837699209373, 0.14798198605116586
-LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
-SQRT_2 = 1.4142135623730951
+# e^x = 2^k 2^(i/64) e^r, with whole k and i. Behind k come six bits for i, in a float whose last bit is worth 1.
+STEPS = 92.33248261689366  # 64/ln 2
+STEP_HIGH, STEP_LOW = 0.010830424695996044, 2.5310172166650877e-13  # ln 2/64 in two parts; n STEP_HIGH is exact
+WHOLE = 1.5 * 2.0**52 + 64.0 * 1023.0  # added, it leaves the nearest whole number of steps, and the exponent of 2^k
+_EXACT = Context(prec=40)
+_ROOTS = tuple(_EXACT.power(2, _EXACT.divide(i, 64)) for i in range(64))
+POWERS = tuple(float(root) for root in _ROOTS)  # 2^(i/64), and what these floats lack, as a share
+LACKS = tuple(float(_EXACT.subtract(_EXACT.divide(root, Decimal(float(root))), 1)) for root in _ROOTS)
+# e^r = 1 + r + r^2 q(r) for |r| <= ln(2)/128: q interpolates (e^r - 1 - r)/r^2 at four Chebyshev nodes.
+Q0, Q1, Q2, Q3 = 0.4999999999998506, 0.16666666666664534, 0.041666707403338075, 0.008333339152857227
+LEAST_EXPONENT, MOST_EXPONENT = -708.0, 709.0  # beyond, e^x is that of these: neither subnormal nor infinite
+LEAST_POWER, MOST_POWER = 3.307553003638408e-308, 8.218407461554972e307
+
+LN2_HIGH, LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts: n LN2_HIGH is exact, n < 2^20
+
+# ln x = k ln 2 + ln c + ln(1 + r), c the middle of the part of [11/16, 11/8) that x/2^k lies in; 1 around 1.
+START, ABOVE = 0x3FE6000000000000, 0x000A000000000000  # the bits of 11/16, and those from there to 1
+CENTERS = tuple(
+    1.0 if 158 <= i < 162 else 0.6875 + (i + 0.5) / 512.0 if i < 160 else 1.0 + (i - 159.5) / 256.0 for i in range(256)
+)
+INVERSES = tuple(1.0 / c for c in CENTERS)
+LOGS = tuple(
+    math.floor(_EXACT.multiply(_EXACT.ln(Decimal(c)), 2**42)) / 2.0**42 for c in CENTERS
+)  # n LN2_HIGH + ln c is exact
+LOGS_LOW = tuple(float(_EXACT.subtract(_EXACT.ln(Decimal(CENTERS[i])), Decimal(LOGS[i]))) for i in range(256))
+# ln(1 + r) = r + r^2 q(r) for r in [-1/256, 1/128]: interpolated at six Chebyshev nodes.
+L0, L1, L2 = -0.49999999999999994, 0.33333333333317283, -0.25000000003264256
+L3, L4, L5 = 0.20000003211529455, -0.16666635280823464, 0.14143582483486225
+
+
+@kernel
+def exp(x: float) -> float:
+    """e^x, to within a unit of the last place, for x in [-708, 709]; beyond, as at the ends."""
+    steps = x * STEPS + WHOLE
+    bits = bits_of(steps)
+    n = steps - WHOLE
+    r = (x - n * STEP_HIGH) - n * STEP_LOW
+    r2 = r * r
+    rest = (LACKS[bits & 63] + r) + (r2 * (Q0 + Q1 * r) + (r2 * r2) * (Q2 + Q3 * r))
+    power = POWERS[bits & 63] * float_of(((bits >> 6) & 2047) << 52)
+    return LEAST_POWER if x < LEAST_EXPONENT else MOST_POWER if x > MOST_EXPONENT else power + power * rest
+
+
+@kernel
+def scale_of(x: float) -> tuple[float, float]:
+    """m and e of a normal positive number m 2^e, 1 <= m < 2."""
+    bits = bits_of(x)
+    m = float_of((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000)
+    e = float_of(((bits >> 52) & 2047) | 0x4330000000000000)  # 2^52 + e: written down, not converted
+    return m, e - 4503599627371519.0  # 2^52 + 1023
+
+
+@kernel
+def whole_part(x: float) -> float:
+    """The whole part of a number that is not negative, as a float."""
+    nearest = (x + TWO_52) - TWO_52
+    return x if x >= TWO_52 else nearest - 1.0 if nearest > x else nearest
 
 
 @kernel
 def ln(x: float) -> float:
-    """The natural logarithm of a normal positive number, to within a unit of the last place.
+    """The natural logarithm of a normal positive number, to within a unit of the last place."""
+    bits = bits_of(x) + ABOVE
+    n = float_of(((bits >> 52) & 2047) | 0x4330000000000000) - 4503599627371519.0  # as in `scale_of`
+    i = (bits >> 44) & 255
+    r = (float_of((bits & 0xFFFFFFFFFFFFF) + START) - CENTERS[i]) * INVERSES[i]
+    r2 = r * r
+    q = (L0 + L1 * r) + ((L2 + L3 * r) + (L4 + L5 * r) * r2) * r2
+    return (n * LN2_HIGH + LOGS[i]) + (r + (r2 * q + (n * LN2_LOW + LOGS_LOW[i])))
 
-    It takes no branch and calls nothing, so a loop over many numbers becomes one over vectors, three times as fast as
-    the C library. Its bits are not the library's, but they are the same everywhere.
-    """
-    m, e = scale_of(x)
-    large = m > SQRT_2
-    f = (0.5 * m if large else m) - 1.0
-    k = e + 1.0 if large else e
-    s = f / (2.0 + f)
-    z = s * s
-    w = z * z
-    R = w * (LG2 + w * (LG4 + w * LG6)) + z * (LG1 + w * (LG3 + w * (LG5 + w * LG7)))
-    half = 0.5 * f * f
-    return k * LN2_HIGH - ((half - (s * (half + R) + k * LN2_LOW)) - f)
+
+@entry
+def exps(x: Vector) -> None:
+    """The exponentials of many numbers, in place."""
+    for k in range(len(x)):
+        x[k] = exp(x[k])
+
+
+@entry
+def lns(x: Vector) -> None:
+    """The logarithms of many numbers, in place."""
+    for k in range(len(x)):
+        x[k] = ln(x[k])
+
+
+@kernel
+def power(x: float, exponent: float) -> float:
+    """x^exponent for x in [0, 1], by the logarithm; of 0 it is not quite 0."""
+    return exp(exponent * ln(x))
 
 
 @kernel
 def sigmoid(z: float) -> float:
     """1 / (1 + e^-z), from the exponential that cannot overflow, without a branch that the processor has to guess."""
-    e = math.exp(-abs(z))
+    e = exp(-abs(z))
     return (1.0 if z >= 0.0 else e) / (1.0 + e)
 
 
@@ -61,23 +131,24 @@ def solve(
     """
     if d == 1:
         return g0 / a00, 0.0, 0.0
-    l10 = a01 / a00
+    per_a00 = 1.0 / a00
+    l10 = a01 * per_a00
     d1 = a11 - l10 * a01
     if d1 < ROUNDING * a11:
         d1 = ROUNDING * a11
     z1 = g1 - l10 * g0
     if d == 2:
         s1 = z1 / d1
-        return (g0 - a01 * s1) / a00, s1, 0.0
-    l20 = a02 / a00
-    c21 = a12 - l20 * a01
-    l21 = c21 / d1
+        return (g0 - a01 * s1) * per_a00, s1, 0.0
+    l20 = a02 * per_a00
+    c21, per_d1 = a12 - l20 * a01, 1.0 / d1
+    l21 = c21 * per_d1
     d2 = a22 - l20 * a02 - l21 * c21
     if d2 < ROUNDING * a22:
         d2 = ROUNDING * a22
     s2 = (g2 - l20 * g0 - l21 * z1) / d2
-    s1 = (z1 - c21 * s2) / d1
-    return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
+    s1 = (z1 - c21 * s2) * per_d1
+    return (g0 - a01 * s1 - a02 * s2) * per_a00, s1, s2
 
 
 @kernel

@@ -21,7 +21,6 @@ The later outcomes are on average, the slower it moves. It sleeps, with weight 0
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -31,7 +30,7 @@ import numpy as np
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import scaled_identity, sigmoid
+from .algebra import exp, ln, power, scaled_identity, sigmoid
 from .features import Beta
 from .layout import (
     BEND,
@@ -58,7 +57,7 @@ from .learners import LANES, ons_step
 from .limits import MOST_PARAMETER, ROUNDED, Block, Limit, matrices, tempering, weights
 from .parts import LARGEST_EXPONENT, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
-from .subset import exps, kernel, large_kernel, scratch, unrolled
+from .subset import kernel, large_kernel, scratch, unrolled
 
 # ---- weights --------------------------------------------------------------------------------------------------------
 
@@ -86,22 +85,21 @@ def clipped(score: float, clip: float) -> float:
 @kernel
 def squashed(z: float) -> float:
     """inside(sigmoid(z)), without a branch on the sign of z, which would be a coin toss for the processor."""
-    p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
+    p = 1.0 / (1.0 + exp(-z))
     p = max(EPS, p)
     return min(LARGEST, p)
 
 
 @kernel
 def squash(z: Vector) -> None:
-    """The same for the logits of the lanes that learn, in place. A single one is sooner done by `squashed`."""
-    exponents(z)
-    exps(z, AT_ONCE)
-    sigmoids(z)
+    """The same for the logits of the lanes that learn, in place."""
+    for k in range(AT_ONCE):
+        z[k] = squashed(z[k])
 
 
 @kernel
 def exponents(z: Vector) -> None:
-    """Minus the logits of the lanes that learn, within the bounds of `exps`."""
+    """Minus the logits of the lanes that learn, within [-500, 500]."""
     for k in range(KALMAN_LANES):
         z[k] = bounded(-z[k], FURTHEST)
     z[KALMAN_LANES], z[HORIZON] = bounded(-z[KALMAN_LANES], FURTHEST), bounded(-z[HORIZON], FURTHEST)
@@ -121,15 +119,9 @@ def likelihood(p: float, y: float) -> float:
 
 
 @kernel
-def power(x: float, exponent: float) -> float:
-    """x^exponent for x in (0, 1], by the logarithm: as good here as `pow`, and faster."""
-    return math.exp(exponent * math.log(x))
-
-
-@kernel
 def staleness(fresh: float, issued: float) -> float:
     """What the weights of now would have saved, in nats: 0 if nothing."""
-    cost = math.log(fresh / issued)
+    cost = ln(fresh / issued)
     return max(0.0, cost)
 
 
@@ -166,7 +158,7 @@ def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: fl
     raw, clipped = likelihood(score, y), likelihood(f, y)
     product = row[at + 1] * (likelihood(inside(p), y) / (max(clipped, raw)))
     if product < 1e-100 or product > 1e100:
-        row[at] += math.log(product)
+        row[at] += ln(product)
         product = 1.0
     row[at + 1] = product
 
@@ -199,7 +191,7 @@ def odds(p: float) -> float:
 @kernel
 def issued_logit(p: float) -> float:
     """The logit of what a lane said, as the horizon lane looks at it."""
-    return bounded(math.log(odds(p)), MOST_LANE_LOGIT)
+    return bounded(ln(odds(p)), MOST_LANE_LOGIT)
 
 
 @kernel
@@ -268,10 +260,10 @@ def entry_of(i: int, j: int) -> int:
     return i * SIZE - i * (i - 1) // 2 + j - i
 
 
-LN4 = math.log(4.0)  # so that the bend is zero at a score of one half
+LN4 = 1.3862943611198906  # ln 4, so that the bend is zero at a score of one half
 MOST_CLIP = 0.002  # of the features: below the score whose logit is -6, or the next line would make a score more sure
 X_ATOM = 6.0  # a score at the clip, however extreme, enters the Kalman lanes as if its logit were 6
-G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
+G_ATOM = LN4 - 6.0 - 2.0 * 0.002475685137730357  # the last is ln(1 + e^-6)
 
 PRIOR_AC, PRIOR_B = 0.25, 1.0  # prior variances of slope and bend, and of the offset
 SLOW, FAST, LEVEL = 1e-4, 1e-3, 1e-2  # drift per event, in units of the prior variance
@@ -321,10 +313,7 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
         for k in range(KALMAN_LANES):
             phi[3 + k] = bounded(says[k], MOST_LANE_LOGIT)
         says[HORIZON] = horizon_logit(row, horizon, phi)
-        squash(says)
-    else:
-        for k in range(KALMAN_LANES + 1):
-            says[k] = squashed(says[k])
+    squash(says)
     for k in range(KALMAN_LANES + 1):
         receipt[LANE + k] = says[k]
     m = row[WEIGHT] * says[0]

@@ -21,10 +21,11 @@ from typing import Any, ClassVar
 from calibeat._util.check import check_interval, check_start
 from calibeat._util.types import Vector
 
+from .algebra import ln, lns
 from .fit import refit_scaling
 from .limits import ROUNDED, Block, Limit
 from .parts import LARGEST_EXPONENT, Expression, Features, Formula, sigmoid_of
-from .subset import entry, kernel
+from .subset import blank, entry, kernel
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0, 1, 2, 3, 4
 
@@ -195,10 +196,13 @@ def features_of(kind: int, clip: float, score: float) -> tuple[float, float, flo
     elif f > 1.0 - clip:
         f = 1.0 - clip
     if kind == PLATT:
-        return math.log(f / (1.0 - f)), 1.0, 0.0
+        return ln(f / (1.0 - f)), 1.0, 0.0
     if kind == BETA:
-        return math.log(f), math.log(1.0 - f), 1.0
-    return math.log(f / (1.0 - f)), 0.0, 0.0
+        both = blank(2)
+        both[0], both[1] = f, 1.0 - f
+        lns(both)
+        return both[0], both[1], 1.0
+    return ln(f / (1.0 - f)), 0.0, 0.0
 
 
 @entry

@@ -6,7 +6,7 @@ import math
 
 from calibeat._util.types import Vector
 
-from .algebra import Triple, project, solve, store_theta
+from .algebra import Triple, exp, project, solve, store_theta
 from .layout import THETA, Spec
 from .subset import entry, kernel
 
@@ -90,7 +90,7 @@ def derivatives(
         elif d == 2:
             z += t1
         # p = sigmoid(z) and q = 1 - p from one exponential, neither by a subtraction that loses its digits.
-        w = math.exp(-abs(z))
+        w = exp(-abs(z))
         large, small = 1.0 / (1.0 + w), w / (1.0 + w)
         p, q = (large, small) if z >= 0.0 else (small, large)
         e = p if hy[i] == 0.0 else -q

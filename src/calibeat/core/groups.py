@@ -36,13 +36,14 @@ import numpy as np
 
 from calibeat._util.types import Bytes, Ints, Vector
 
-from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, power, squashed, staleness
+from .algebra import exps, ln, power
+from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, squashed, staleness
 from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .limits import Block, Limit, RowLimits, tempering, weights
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
-from .subset import blank, entry, exps, kernel, large_kernel, prefetch, scratch
+from .subset import blank, entry, kernel, large_kernel, prefetch, scratch
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -430,7 +431,7 @@ def settle_cells(cells: Cells, row: Vector, n: float, y: float, p: float, words:
     for k in range(cells.columns):
         at = cells.found[MOST_COLUMNS + k] * CELL_WIDTH
         odds[k] = stake(cells.numbers[at + ONES], cells.numbers[at + SUM_FORECAST], cells.numbers[at + VARIANCE])
-    exps(odds, (cells.columns + 3) // 4 * 4)
+    exps(odds[: cells.columns])
     for k in range(cells.columns):
         record(cells, cells.found[MOST_COLUMNS + k] * CELL_WIDTH, y, p, receipt[SCORE], receipt[EXPERT], odds[k])
 
@@ -445,11 +446,8 @@ def weigh_groups(cells: Cells, row: Vector, n: float, y: float, receipt: Vector)
         fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
         stale = staleness(fresh, likelihood(receipt[at + GROUPED], y))
     if temper != 1.0:
-        L = scratch(4)
-        s = 1.0 / temper  # L_k^(1/T), by the logarithm
-        L[0], L[1], L[2] = s * math.log(l0), s * math.log(l1), s * math.log(l2)
-        exps(L, 4)
-        l0, l1, l2 = L[0], L[1], L[2]
+        s = 1.0 / temper
+        l0, l1, l2 = power(l0, s), power(l1, s), power(l2, s)
     u0, u1, u2 = row[weight] * l0, row[weight + 1] * l1, row[weight + 2] * l2
     alpha = SHARE / n
     keep = (1.0 - alpha) / (u0 + u1 + u2)
@@ -559,7 +557,7 @@ def won(theta: float, odds: float, y: float, p: float) -> float:
 
     If y is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
     """
-    return y * theta - math.log(1.0 - p + p * odds)
+    return y * theta - ln(1.0 - p + p * odds)
 
 
 # ---- single events ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from calibeat._util.types import Vector
 
-from .algebra import sigmoid, theta_dot, theta_start
+from .algebra import exps, lns, sigmoid, theta_dot, theta_start
 from .auto import (
     AT_ONCE,
     LANE_LOGS,
@@ -55,7 +55,7 @@ from .learners import (
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean
 from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late
-from .subset import blank, entry, exps, kernel
+from .subset import blank, entry, kernel
 
 
 class Asked(NamedTuple):
@@ -167,13 +167,12 @@ def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt
         if lanes:
             lanes_logarithms(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
         first, last = SPLINE_LOGS if splines else LANE_LOGS, SPLINE_EXPONENTS if lanes else LANE_LOGS
-        for k in range(first, last):
-            late[k] = math.log(late[k])
+        lns(late[first:last])
         if splines:
             spline_exponents(row, spec.clip, logit_of(spec.features, x0, x1), spec.cells, m, receipt, late)
         if lanes:
             lanes_exponents(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
-        exps(late[SPLINE_EXPONENTS:PHI], PHI - SPLINE_EXPONENTS if lanes else AT_ONCE)
+        exps(late[SPLINE_EXPONENTS : PHI if lanes else SPLINE_EXPONENTS + AT_ONCE])
     return Hindsight(lanes, splines, late)
 
 

@@ -16,7 +16,7 @@ from calibeat._util.check import check_interval, check_scale
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
+from .algebra import ROUNDING, exp, matrix, project, scaled_identity, solve, store_theta, theta_dot
 from .features import Scaling
 from .layout import THETA
 from .limits import Block, Limit, matrices
@@ -104,7 +104,7 @@ class ONS(BoundLearner):
         (0.00625, 1600, 2.0)
         """
         B = check_interval("ONS.of_theorem B", B, 1.0, 14.0)  # beyond, e^B leaves nothing to guarantee
-        gamma = 0.5 * min(1.0 / (40.0 * B), math.exp(-B))
+        gamma = 0.5 * min(1.0 / (40.0 * B), exp(-B))
         return cls(gamma=gamma, rho=1.0 / (gamma * 2.0 * B) ** 2, radius=B)
 
     def initial(self, features: Features) -> list[float]:
@@ -282,6 +282,17 @@ def ogd_step(row: Vector, d: int, x0: float, x1: float, x2: float, error: float,
 
 
 @kernel
+def half_tanh(z: float) -> float:
+    """tanh(z/2) for z >= 0 or z < 0, with all its digits where z is small: there a continued fraction, cut."""
+    if abs(z) < 1.0:
+        s = 0.25 * z * z
+        above = 135135.0 + s * (17325.0 + s * (378.0 + s))
+        return 0.5 * z * above / (135135.0 + s * (62370.0 + s * (3150.0 + s * 28.0)))
+    e = exp(-abs(z))
+    return ((1.0 - e) if z > 0.0 else (e - 1.0)) / (1.0 + e)
+
+
+@kernel
 def aioli_logit(row: Vector, d: int, x0: float, x1: float, x2: float) -> float:
     """The root of z = u - v tanh(z/2), u = -x' Q^-1 c, v = x' Q^-1 x."""
     q00, q01, q02, q11, q12, q22 = matrix(row, d)
@@ -292,7 +303,7 @@ def aioli_logit(row: Vector, d: int, x0: float, x1: float, x2: float) -> float:
     # root from its near side and never passes it; the loop ends when rounding stops the walk.
     z = 0.0
     for _ in range(200):
-        h = math.tanh(0.5 * z)
+        h = half_tanh(z)
         step = (u - v * h - z) / (1.0 + 0.5 * v * (1.0 - h * h))
         z += step
         if abs(step) <= 2.0 * ROUNDING * abs(z):

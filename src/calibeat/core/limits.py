@@ -22,9 +22,10 @@ import numpy as np
 from calibeat._util.types import Ints, Table, Vector
 from calibeat.errors import InvalidInput
 
+from .algebra import whole_part
 from .layout import N
 from .stats import EVENTS, LOSS_FLOOR, LOSSES, STATS
-from .subset import loop, whole_part
+from .subset import loop
 
 MOST_COUNT = 2.0**53  # counts above are no longer exact
 LEAST_WEIGHT = 1e-18  # of a part of a mixture, which gets a share of 0.5/n back with each outcome

@@ -5,13 +5,13 @@ In a row, from `CELLS` on: 3 weights, 2 cells for scores at the clip, and the kn
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
+from .algebra import exps
 from .auto import (
     EPS,
     FURTHEST,
@@ -32,7 +32,7 @@ from .features import Scaling
 from .limits import Block, Limit, tallies, tempering, weights
 from .parts import Calibeater, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN
-from .subset import kernel
+from .subset import blank, kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -178,7 +178,10 @@ def spline(row: Vector, clip: float, x: float, cells: int, receipt: Vector) -> f
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
     m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
     c, d = shifts(row, clip, f, x, cells, m)
-    s, r = corrected(row, clip, f, cells, m, math.exp(c), math.exp(d))
+    both = blank(2)
+    both[0], both[1] = c, d
+    exps(both)
+    s, r = corrected(row, clip, f, cells, m, both[0], both[1])
     receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE] = s, r
     weight = cells + SPLINE_WEIGHT
     return inside(row[weight] * receipt[EXPERT] + row[weight + 1] * s + row[weight + 2] * r)

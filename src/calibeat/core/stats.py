@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from calibeat._util.types import Vector
 
+from .algebra import ln
 from .subset import kernel
 
 LOSS_FLOOR = 1e-5  # what was said of an outcome counts as at least this: a bin that has seen one outcome says just that
@@ -15,7 +14,7 @@ LOSS_FLOOR = 1e-5  # what was said of an outcome counts as at least this: a bin 
 def log_loss(p: float, y: float) -> float:
     """-log of the probability that p gave to y, which counts as at least `LOSS_FLOOR`."""
     p = p if y == 1.0 else 1.0 - p
-    return -math.log(max(LOSS_FLOOR, p))
+    return -ln(max(LOSS_FLOOR, p))
 
 
 EVENTS = 0  # forecasts made

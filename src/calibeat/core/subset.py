@@ -8,7 +8,7 @@ stand here they are Python, for readers, tests and debuggers: `plain` gives the 
 
 from __future__ import annotations
 
-import math
+import struct
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
@@ -73,13 +73,6 @@ def blank(size: int) -> Vector:
     return np.full(size, np.nan)
 
 
-def exps(numbers: Vector, count: int) -> None:
-    """e^x of the first numbers, in place: none beyond 500. The bits are those of `math.exp`, which takes five times as
-    long where the processor can do several at once (`calibeat/_exponential.pxi`)."""
-    for k in range(count):
-        numbers[k] = math.exp(numbers[k])
-
-
 unrolled = range  # a loop that is written out: its bounds are constants, and so is its variable
 
 
@@ -88,15 +81,14 @@ def small_int(number: float) -> int:
     return int(number)
 
 
-def whole_part(number: float) -> float:
-    """The whole part of a number that is not negative, as a float: unlike `int`, of many numbers at once."""
-    return float(math.floor(number))
+def bits_of(number: float) -> int:
+    """The bits of a float, as a whole number."""
+    return int.from_bytes(struct.pack(">d", number), signed=True)
 
 
-def scale_of(number: float) -> tuple[float, float]:
-    """m and e of a normal positive number m 2^e, 1 <= m < 2. Processors take many numbers apart at once."""
-    half, exponent = math.frexp(number)
-    return 2.0 * half, exponent - 1.0
+def float_of(bits: int) -> float:
+    """The float that has these bits."""
+    return float(struct.unpack(">d", bits.to_bytes(8, signed=True))[0])
 
 
 def prefetch(array: Any, at: int) -> None:

@@ -40,6 +40,7 @@ from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.core import kernel, loops
+from calibeat.core.algebra import ln
 from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
 from calibeat.core.limits import check_row
@@ -960,7 +961,7 @@ class Calibrator(Stream):
         with self._lock:
             self._refresh()
             row = self._row[:]
-            return float(row[at] + math.log(row[at + 1]))
+            return float(row[at] + ln(float(row[at + 1])))
 
     @property
     def row(self) -> Vector:

@@ -23,6 +23,7 @@ from calibeat._util.columns import PLAIN, Column, is_exported, like_matrix, read
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core import vector
+from calibeat.core.algebra import lns
 from calibeat.core.layout import T
 from calibeat.core.method import AUTO
 from calibeat.core.vector import VectorMethod
@@ -506,8 +507,9 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         with self._lock:
             table = super().table
             at, rows = self._method.spec.evidence, self._store.matrix[: len(self._store)]
-            evidence = [log + math.log(ratio) for log, ratio in rows[:, at : at + 2].tolist()]  # the bits of one stream
-            return {**table, "evidence": np.array(evidence, dtype=np.float64)}
+            ratios = rows[:, at + 1].copy()
+            lns(ratios)
+            return {**table, "evidence": rows[:, at] + ratios}
 
     @property
     def params(self) -> dict[str, npt.NDArray[Any]]:

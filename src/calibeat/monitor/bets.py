@@ -29,8 +29,8 @@ import numpy.typing as npt
 from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.columns import Table
 from calibeat._util.types import Vector
-from calibeat.core.algebra import ln
-from calibeat.core.subset import exps, kernel, large_kernel, loop, scratch, unrolled
+from calibeat.core.algebra import exp, exps, ln
+from calibeat.core.subset import kernel, large_kernel, loop, scratch, unrolled
 from calibeat.errors import InvalidInput
 
 # ---- the row -----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Settings:
         """The settings as the kernels read them."""
         spec = np.zeros(SPEC_WIDTH)
         spec[ALARM_LINE] = THIRDS * DIRECTIONS * SIZES * self.arl
-        spec[UP], spec[DOWN] = math.exp(self.tolerance), math.exp(-self.tolerance)
+        spec[UP], spec[DOWN] = exp(self.tolerance), exp(-self.tolerance)
         spec[QUIET], spec[WARM], spec[REGION_COUNT] = self.quiet, self.warm, self.regions
         inner = EDGES[self.regions]
         spec[EDGE : EDGE + len(inner)] = inner
@@ -146,8 +146,8 @@ class Settings:
 
 # ---- read one outcome --------------------------------------------------------------------------------------------
 SMALL, LARGE = 0.25, 1.0  # the sizes of the tilts, in logits
-E_SMALL, E_LARGE = math.exp(SMALL), math.exp(LARGE)
-I_SMALL, I_LARGE = math.exp(-SMALL), math.exp(-LARGE)
+E_SMALL, E_LARGE = 1.2840254166877414, 2.718281828459045  # e^SMALL, e^LARGE
+I_SMALL, I_LARGE = 0.7788007830714049, 0.36787944117144233  # e^-SMALL, e^-LARGE
 SHORTEST = 128
 SCALES = (SHORTEST, 1024, 8192)  # block lengths of the dispersion, in outcomes
 K0 = 8.0  # weight of phi = 1 beforehand, in blocks
@@ -244,7 +244,7 @@ def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float, m:
         row[home + WEALTH + k] += g[k]
     # Always L = e^g. Where phi is 1, a division says the same four times as fast.
     if phi > 1.0:
-        exps(g, 4)
+        exps(g)
         for k in unrolled(4):
             L[k] = g[k]
     else:  # (e^d if y == 1.0 else 1.0) / m, without a branch that the processor has to guess
@@ -306,8 +306,8 @@ def close_blocks(row: Vector, n: int) -> None:
     """phi = max(1, max over scales of (8 + sum of half squared differences of neighbouring z) / (8 + how many))."""
     phi = 1.0
     for i in range(3):
-        at, closed, count = BLOCKS + 2 * i, len(row) + CLOSED + 2 * i, n // SCALES[i] - 1
-        if n % SCALES[i] == 0:
+        at, closed, count = BLOCKS + 2 * i, len(row) + CLOSED + 2 * i, n // int(SCALES[i]) - 1
+        if n % int(SCALES[i]) == 0:
             z = row[at] / math.sqrt(row[at + 1]) if row[at + 1] > 0.0 else 0.0
             if count > 0:
                 row[closed + 1] += 0.5 * (z - row[closed]) * (z - row[closed])
@@ -381,7 +381,9 @@ def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int)
 
 
 # ---- what a row says: these kernels change nothing -----------------------------------------------------------------
-FIRST_EXPONENT, TILTS = -10, 17  # lambda = 2^-10 .. 2^6
+TILTS = 17
+LAST_TERM = 16  # of the series of `psi`
+LAMBDAS = tuple(2.0**i for i in range(-10, TILTS - 10))
 
 
 @dataclass(frozen=True)
@@ -453,14 +455,14 @@ def level(spec: Vector, row: Vector) -> float:
 def add_logs(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     high = max(a, b)
-    return high + math.log1p(math.exp(min(a, b) - high))
+    return high + ln(1.0 + exp(min(a, b) - high))
 
 
 @kernel
 def region_log_e(row: Vector, region: int, direction: int) -> float:
     """Log e-value since the start of a region: the mean over sizes of e^W. Direction 0 is "too low"."""
     at = REGIONS + REGION * region + WEALTH + 2 * direction
-    return add_logs(row[at], row[at + 1]) - math.log(2.0)
+    return add_logs(row[at], row[at + 1]) - ln(2.0)
 
 
 @kernel
@@ -472,7 +474,7 @@ def wide_log_e(row: Vector, regions: int, direction: int, sure: bool) -> float:
         at = REGIONS + REGION * b + WEALTH + 2 * side
         small += row[at]
         large += row[at + 1]
-    return add_logs(small, large) - math.log(2.0)
+    return add_logs(small, large) - ln(2.0)
 
 
 @kernel
@@ -483,8 +485,19 @@ def evidence(spec: Vector, row: Vector) -> float:
     total = add_logs(total, add_logs(wide_log_e(row, regions, 0, True), wide_log_e(row, regions, 1, True)))
     for b in range(regions):
         both = add_logs(region_log_e(row, b, 0), region_log_e(row, b, 1))
-        total = add_logs(total, both - math.log(float(regions)))
-    return total - math.log(6.0)
+        total = add_logs(total, both - ln(float(regions)))
+    return total - ln(6.0)
+
+
+@kernel
+def psi(x: float) -> float:
+    """-ln(1 - x) - x for x in [0, 3/4], with all its digits where x is small: there by its series."""
+    if x > 0.1:
+        return -ln(1.0 - x) - x
+    total = 0.0
+    for k in range(LAST_TERM, 1, -1):
+        total = (total + 1.0 / k) * x
+    return total * x
 
 
 @kernel
@@ -497,25 +510,25 @@ def radius(v: float, c: float, a: float) -> float:
     """
     if c <= 0.0:
         return 0.0
-    goal = math.log(TILTS / a)
+    goal = ln(TILTS / a)
     s = math.inf
     for i in range(TILTS):
-        x = math.ldexp(c, FIRST_EXPONENT + i)
+        x = LAMBDAS[i] * c
         if x <= 0.75:
-            s = min(s, (goal + (-math.log1p(-x) - x) * (v / c / c)) / math.ldexp(1.0, FIRST_EXPONENT + i))
+            s = min(s, (goal + psi(x) * (v / c / c)) / LAMBDAS[i])
     for _ in range(60):
         top, total, slope = -math.inf, 0.0, 0.0
         for i in range(TILTS):
-            x = math.ldexp(c, FIRST_EXPONENT + i)
+            x = LAMBDAS[i] * c
             if x <= 0.75:
-                top = max(top, math.ldexp(s, FIRST_EXPONENT + i) - (-math.log1p(-x) - x) * (v / c / c))
+                top = max(top, LAMBDAS[i] * s - psi(x) * (v / c / c))
         for i in range(TILTS):
-            x = math.ldexp(c, FIRST_EXPONENT + i)
+            x = LAMBDAS[i] * c
             if x <= 0.75:
-                w = math.exp(math.ldexp(s, FIRST_EXPONENT + i) - (-math.log1p(-x) - x) * (v / c / c) - top)
+                w = exp(LAMBDAS[i] * s - psi(x) * (v / c / c) - top)
                 total += w
-                slope += math.ldexp(w, FIRST_EXPONENT + i)
-        move = (top + math.log(total) - goal) * total / slope
+                slope += LAMBDAS[i] * w
+        move = (top + ln(total) - goal) * total / slope
         if not move > 1e-15 * s:
             break
         s -= move

@@ -20,6 +20,7 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import Table
 from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.algebra import ln
 
 from .bets import ALARM_AT, ALARMS, BRIER, LOG, PAIRS, PHI, Alarm, Gain, N, Settings, gain_of, table_of
 from .detector import Watcher, read_row
@@ -278,7 +279,7 @@ class Monitor(Watcher):
         InvalidInput : alpha is outside [1e-300, 1].
         """
         level = self.settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
-        return self.evidence >= -math.log(level)
+        return self.evidence >= -ln(level)
 
     @property
     def gain(self) -> Gain:

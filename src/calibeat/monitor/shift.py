@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_interval, check_scores, check_whole, shown
 from calibeat._util.types import Vector
+from calibeat.core.algebra import exp, ln, power, scale_of
 from calibeat.core.subset import entry, kernel, large_kernel, scratch
 from calibeat.errors import InvalidInput
 
@@ -46,7 +47,7 @@ NONE = -1.0  # no score yet
 SCORE, DELAY = "score", "delay"
 WORDS = ("lower", "higher", "wider", "narrower", "stuck")
 STUCK = 4
-TOP = math.asinh(16.2)  # the ends of the bins: 1e-7 and 1 - 1e-7
+TOP = 3.4791096631953624  # asinh(16.2): the ends of the bins: 1e-7 and 1 - 1e-7
 OCTAVES = 1.25  # a bin of delays, from a second to a year
 
 
@@ -61,15 +62,21 @@ class ShiftSpec(NamedTuple):
     edges: Vector  # the smallest value of each bin but the first
 
 
+def asinh(x: float) -> float:
+    """Its inverse hyperbolic sine: as good here as the C library's, and the same everywhere."""
+    return math.copysign(ln(abs(x) + math.sqrt(x * x + 1.0)), x)
+
+
 def score_bin(score: float) -> int:
     """The bin of a score: equal steps of asinh(logit)."""
     s = min(max(score, 1e-7), 1.0 - 1e-7)
-    return min(max(int((math.asinh(math.log(s / (1.0 - s))) + TOP) / (2.0 * TOP / BINS)), 0), BINS - 1)
+    return min(max(int((asinh(ln(s / (1.0 - s))) + TOP) / (2.0 * TOP / BINS)), 0), BINS - 1)
 
 
 def delay_bin(seconds: float) -> int:
     """The bin of a delay: equal steps of its logarithm."""
-    return min(int(math.log2(1.0 + max(seconds, 0.0)) / OCTAVES), BINS - 1)
+    m, e = scale_of(1.0 + max(seconds, 0.0))  # so that powers of two are exact
+    return min(int((e + ln(m) / ln(2.0)) / OCTAVES), BINS - 1)
 
 
 @cache
@@ -164,22 +171,22 @@ def bin_of(shift: ShiftSpec, value: float) -> int:
 @kernel
 def to_ends(u: float) -> float:
     """A density on [0, 1] with its mass at both ends, as a distribution function."""
-    return 0.5 * math.pow(2.0 * u, POWER) if u <= 0.5 else 1.0 - 0.5 * math.pow(2.0 * (1.0 - u), POWER)
+    return 0.5 * power(2.0 * u, POWER) if u <= 0.5 else 1.0 - 0.5 * power(2.0 * (1.0 - u), POWER)
 
 
 @kernel
 def to_middle(u: float) -> float:
     """A density on [0, 1] with its mass in the middle, as a distribution function."""
-    return 0.5 - 0.5 * math.pow(1.0 - 2.0 * u, POWER) if u <= 0.5 else 0.5 + 0.5 * math.pow(2.0 * u - 1.0, POWER)
+    return 0.5 - 0.5 * power(1.0 - 2.0 * u, POWER) if u <= 0.5 else 0.5 + 0.5 * power(2.0 * u - 1.0, POWER)
 
 
 @kernel
 def tilt(bet: int, low: float, high: float) -> float:
     """The mass that the tilted density of a bet gives the ranks from low to high."""
     if bet == 0:
-        return math.pow(high, POWER) - math.pow(low, POWER)
+        return power(high, POWER) - power(low, POWER)
     if bet == 1:
-        return 1.0 - math.pow(1.0 - high, POWER) - (1.0 - math.pow(1.0 - low, POWER))
+        return 1.0 - power(1.0 - high, POWER) - (1.0 - power(1.0 - low, POWER))
     if bet == 2:
         return to_ends(high) - to_ends(low)
     return to_middle(high) - to_middle(low)
@@ -195,11 +202,11 @@ def log_bets(shift: ShiftSpec, row: Vector, b: int, again: float, g: Vector) -> 
     high = min(low + (row[b] + 1.0) / total, 1.0)
     for j in range(shift.bets):
         if shift.first + j < STUCK:
-            g[j] = math.log(tilt(shift.first + j, low, high) / (high - low))
+            g[j] = ln(tilt(shift.first + j, low, high) / (high - low))
         else:
             k_seen = min(row[SEEN], MEMORY)
             share = (row[SHARE] * k_seen + again) / (k_seen + 1.0)
-            g[j] = math.log((0.5 + 0.5 * share) / share) if again == 1.0 else math.log(0.5)
+            g[j] = ln((0.5 + 0.5 * share) / share) if again == 1.0 else ln(0.5)
 
 
 @kernel
@@ -275,7 +282,7 @@ def shift_step(shift: ShiftSpec, row: Vector, value: float, stamp: float) -> boo
     if row[SEEN] >= row[UNTIL]:
         for j in range(shift.bets):
             at = BETS + BET * j
-            bet = math.exp(g[j] / max(1.0, row[at + PHI], row[at + PHI + 1]))
+            bet = exp(g[j] / max(1.0, row[at + PHI], row[at + PHI + 1]))
             row[at + R] = (1.0 + row[at + R]) * bet
             row[at + S] = (stamp + row[at + S]) * bet
         if shift_level(shift, row) >= 1.0:

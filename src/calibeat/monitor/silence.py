@@ -23,6 +23,7 @@ import numpy.typing as npt
 from calibeat._util.check import check_interval, shown
 from calibeat._util.times import check_age
 from calibeat._util.types import Vector
+from calibeat.core.algebra import ln
 from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.errors import InvalidInput
 
@@ -226,7 +227,7 @@ def arrive(every: float, row: Vector, t: float) -> None:
     row[DEADLINE] = NEVER
     if age >= LIVE and n >= FEW and r > 0.0:
         y = SAFETY * max(every * n / max(t - row[BEFORE], 1.0), n)
-        row[LINE] = r * math.log(y + math.e) / math.log(n + math.e)
+        row[LINE] = r * ln(y + math.e) / ln(n + math.e)
         row[DEADLINE] = moment_of(row, t, row[LINE])
 
 

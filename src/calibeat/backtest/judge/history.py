@@ -18,6 +18,7 @@ from calibeat._util.words import counted, decimals
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.tally import OCTAVES, Judged, floor_of, judged, rank_of
+from calibeat.core.algebra import scale_of
 from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import DataOverTime, DataPeriod, Number, SplitPeriod
@@ -60,8 +61,8 @@ def count_history(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums
             continue
         sums[k, ONES] += outcomes[i]
         if waited[i] >= 0:
-            mantissa, exponent = math.frexp(waited[i] + 1.0)
-            place = (exponent - 1) * DELAY_STEPS + int((mantissa - 0.5) * 2.0 * DELAY_STEPS)
+            mantissa, exponent = scale_of(waited[i] + 1.0)
+            place = int(exponent) * DELAY_STEPS + int((mantissa - 1.0) * DELAY_STEPS)
             sums[k, (ONE_DELAYS if outcomes[i] == 1.0 else ZERO_DELAYS) + place] += 1.0
 
 

@@ -34,6 +34,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Table, Vector
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Lost, Tally, floor_of, lost, mark
+from calibeat.core.algebra import ln
 from calibeat.core.calibeating import bin_among, edges_of
 from calibeat.core.subset import entry, kernel, loop, scratch
 from calibeat.errors import InvalidInput
@@ -214,7 +215,7 @@ def add_to_run(at: int, run: int, sums: IntervalSums, together: Together) -> Non
     for m in range(2):
         for j in range(1, methods):
             sums.run[m, j] += together.rows[((RESIDS + m) * methods + j) * TOGETHER + at]
-    if sums.state[0] % run == 0.0:
+    if int(sums.state[0]) % run == 0:
         close_run(methods, sums)
 
 
@@ -313,7 +314,7 @@ def count_class_events(
             sums.state[0] += 1.0
             class_contrasts(K, P, t, n, int(seen.y[t]), r, clip, methods, work)
             add_class_products(K, r, methods, work, sums)
-            if run > 0 and sums.state[0] % run == 0.0:
+            if run > 0 and int(sums.state[0]) % run == 0:
                 close_run(methods, sums)
 
 
@@ -326,7 +327,7 @@ def class_contrasts(
     for j in range(methods):
         for k in range(K):
             p = P[(j * n + t) * K + k]
-            s[LOG_LOSS, j, k] = -math.log(max(p, clip))
+            s[LOG_LOSS, j, k] = -ln(max(p, clip))
             s[BRIER, j, k] = -2.0 * p  # without what is the same for every label
             if j > 0:
                 s[LOG_LOSS, j, k] -= s[LOG_LOSS, 0, k]

@@ -24,6 +24,7 @@ from calibeat.backtest.read.attributes import LEAST_EVENTS, GroupsOfLog
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.contenders import Contender, GroupedReplay
 from calibeat.backtest.replay.late import Underway
+from calibeat.core.algebra import exp
 from calibeat.core.groups import stake, won
 from calibeat.core.randomness import cross_words
 from calibeat.core.subset import entry, kernel
@@ -106,7 +107,7 @@ def count_segment(numbers: Vector, at: int, y: float, forecasts: Vector, event: 
     for f in range(MOST_RIVALS):
         p, own = forecasts[event + f], at + FIRST_FORECAST + f * FORECAST_WIDTH
         theta = stake(numbers[at + ONES], numbers[own + SUM_FORECAST], numbers[own + VARIANCE])
-        numbers[own + LOG_E] += won(theta, math.exp(theta), y, p)
+        numbers[own + LOG_E] += won(theta, exp(theta), y, p)
         numbers[own + SUM_FORECAST] += p
         numbers[own + VARIANCE] += p * (1.0 - p)
     numbers[at + EVENTS] += 1.0

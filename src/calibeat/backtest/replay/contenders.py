@@ -5,7 +5,6 @@ A `Contender` starts a replay. The engine feeds it chunk after chunk, and it lea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,6 +15,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.backtest.read.rows import Chunk
 from calibeat.core import loops, vector
+from calibeat.core.algebra import ln
 from calibeat.core.auto import EPS
 from calibeat.core.groups import NO_CELLS, Cells
 from calibeat.core.layout import N
@@ -669,7 +669,7 @@ def replay_temperature(
             arrived += 1
             at = int(state[LEARNT]) % window
             for k in range(K):
-                X[at * K + k] = math.log(max(scores[j * K + k], EPS))
+                X[at * K + k] = ln(max(scores[j * K + k], EPS))
             Y[at] = int(labels[j])
             state[LEARNT] += 1.0
             n = int(state[LEARNT])
@@ -678,7 +678,7 @@ def replay_temperature(
         if i == len(labels):
             break
         for k in range(K):
-            x[k] = math.log(max(scores[i * K + k], EPS))
+            x[k] = ln(max(scores[i * K + k], EPS))
         scaled(state[SLOPE], x, forecasts[(i - first) * K : (i - first + 1) * K])
 
 

@@ -14,14 +14,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
-from calibeat.core.algebra import ln
+from calibeat.core.algebra import ln, scale_of, whole_part
 from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_among, bin_of, edges_of
 from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method
 from calibeat.core.stats import LOSS_FLOOR
-from calibeat.core.subset import entry, kernel, loop, scale_of, scratch, whole_part
+from calibeat.core.subset import entry, kernel, loop, scratch
 from calibeat.metrics import calibration_error_of_gaps
 
 MOST_BLOCKS = 4096
@@ -33,6 +33,9 @@ LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
 OCTAVES = 20  # of ranks, towards 0 and towards 1
 STEPS = 256  # in each octave
 RANKS = 2 * (2 + OCTAVES * STEPS)
+SMALLEST_NORMAL, SCALE = 2.0**-1022, 2.0**54
+LN_SCALE = 37.42994775023705  # ln SCALE
+LEAST_RANKED = 0.5 ** (1 + OCTAVES)
 
 
 def floor_of(numbers: int) -> float:
@@ -52,7 +55,7 @@ def rank_number(p: float, steps: float) -> float:
     least = min(p, 1.0 - p)
     m, e = scale_of(least)
     rank = 1.0 + (e + (1.0 + OCTAVES)) * steps + whole_part((m - 1.0) * steps)
-    rank = rank if least >= 0.5**21 else 0.0
+    rank = rank if least >= LEAST_RANKED else 0.0
     return rank if p <= 0.5 else 2.0 * (2.0 + OCTAVES * steps) - 1.0 - rank
 
 
@@ -258,7 +261,7 @@ def tally(K: int, events: Counted, floor: float, edges: Vector, to: TallySums) -
 @kernel
 def tally_two(events: Counted, floor: float, edges: Vector, to: TallySums) -> None:
     """Of two classes."""
-    n, bins, least = len(events.outcomes), len(edges) - 1, -math.log1p(-floor)
+    n, bins, least = len(events.outcomes), len(edges) - 1, -ln(1.0 - floor)
     ranks = scratch(TOGETHER)
     loss, brier, hits, log_e, block = 0.0, 0.0, 0.0, 0.0, -1  # sums of a block: it has many events in a row
     evidence, most = to.running[0], to.running[1]
@@ -284,7 +287,7 @@ def tally_two(events: Counted, floor: float, edges: Vector, to: TallySums) -> No
             to.cells[at + 1] += p
             to.cells[at + 2] += y
             if one.chance < floor:
-                to.running[2] += (-math.log(one.chance) if one.chance > 0.0 else math.inf) - mine
+                to.running[2] += surprise(one.chance) - mine
             # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no
             # bet that wins in the mean.
             e = events.raw_loss[begin + i] - max(mine, least)
@@ -300,6 +303,14 @@ def tally_two(events: Counted, floor: float, edges: Vector, to: TallySums) -> No
                 most = max(most, evidence)
     put_block(to.sums, block, loss, brier, hits, log_e)
     to.running[0], to.running[1] = evidence, most
+
+
+@kernel
+def surprise(chance: float) -> float:
+    """-ln of a probability, which may be subnormal or 0."""
+    if chance < SMALLEST_NORMAL:
+        return LN_SCALE - ln(chance * SCALE) if chance > 0.0 else math.inf
+    return -ln(chance)
 
 
 @kernel
@@ -331,7 +342,7 @@ def tally_many(K: int, events: Counted, floor: float, edges: Vector, to: TallySu
         to.cells[at + 2] += y
         full = loss
         if one.chance < floor:
-            full = -math.log(one.chance) if one.chance > 0.0 else math.inf
+            full = surprise(one.chance)
             to.running[2] += full - loss
         log_e = events.raw_loss[i] - full
         at = 4 * block
