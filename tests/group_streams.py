@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from calibeat import AUTO, Method
-from calibeat.core import groups as kernels
+from calibeat.core.groups import play_grouped, settle_grouped
+from calibeat.core.kernel import ask, ask_again
 from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
+from calibeat.core.receipt import SCORE
 from calibeat.hosts.groups import Groups, GroupTable
 
 
@@ -65,21 +67,33 @@ class Host:
         self.events += n
         return batch.forecasts
 
+    def predict(self, score: float, u: float, words: Any, receipt: Any) -> float:
+        """The forecast of one event, by the kernels as Python."""
+        spec, cells = self.method.spec, self.table.cells
+        asked = ask(spec, self.row, score, receipt)
+        return play_grouped(spec, cells, self.row, asked, u, words, cells.found, receipt).forecast
+
+    def update(self, t: float, y: float, words: Any, receipt: Any) -> None:
+        """Its outcome, now or later."""
+        spec, cells = self.method.spec, self.table.cells
+        asked = ask_again(spec, self.row, receipt[SCORE])
+        settle_grouped(spec, cells, self.row, t, asked, 0, y, words, receipt)
+
     def one_by_one(self, scores: Any, outcomes: Any, words: Any, due: Any = None) -> Any:
         """The same, event after event."""
         n, K = len(scores), self.table.cells.attributes
         due = np.arange(1, n + 1) if due is None else np.asarray(due)
         order = np.argsort(due, kind="stable")
-        spec, u = self.method.spec, np.random.default_rng(3).random(n)
+        u = np.random.default_rng(3).random(n)
         forecasts, receipts, arrived = np.empty(n), np.zeros((n, self.table.receipt_width)), 0
         for i in range(n):
             own = words[i * K : (i + 1) * K]
-            forecasts[i] = kernels.predict_grouped(spec, self.table.cells, self.row, scores[i], u[i], own, receipts[i])
+            forecasts[i] = self.predict(scores[i], u[i], own, receipts[i])
             while arrived < n and due[order[arrived]] <= i + 1:
                 j = order[arrived]
                 arrived += 1
                 own, t = words[j * K : (j + 1) * K], float(self.events + i + 1)
-                kernels.update_grouped(spec, self.table.cells, self.row, t, 0, outcomes[j], own, receipts[j])
+                self.update(t, outcomes[j], own, receipts[j])
         self.events += n
         return forecasts
 

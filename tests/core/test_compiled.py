@@ -547,8 +547,6 @@ def rollups() -> None:
 
 
 @compares(
-    "core_groups_predict_grouped",
-    "core_groups_update_grouped",
     "core_loops_run_grouped",
     "core_loops_run_grouped_late",
     "core_loops_predict_many",
@@ -562,9 +560,9 @@ def groups() -> None:
             host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=slots, seed=1), method)
             words = host.words(columns)
             host.run(scores, outcomes, words, due)
-            host.table.begin()
-            host.one_by_one(scores[:30], outcomes[:30], words, due)
             host.table.predict_many(host.row, scores, scores, words, np.empty(150))
+            host.table.begin()
+            host.run(scores[:30], outcomes[:30], words)
             host.table.undo()
     for due in (None, group_streams.delays(150, 20.0)):
         host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)

@@ -219,8 +219,6 @@ def test_until_the_first_eviction_forecasts_do_not_depend_on_the_seed() -> None:
 @pytest.mark.parametrize("opponent", ["constant", "alternating", "against", "random"])
 def test_groups_cost_little_whoever_chooses(opponent: str) -> None:
     """Theorem 1: loss(g) <= loss(m) + ln 2 + (1/4) ln T + ln Gamma(3/4), and likewise against the lane `still`."""
-    from calibeat.core.groups import predict_grouped, update_grouped
-
     rng = np.random.default_rng(8)
     host = Host(Groups(names_of(2), cells=64, seed=1))
     cells, receipt = host.table.cells, np.zeros(host.table.receipt_width)
@@ -228,13 +226,13 @@ def test_groups_cost_little_whoever_chooses(opponent: str) -> None:
     T = 1500
     for t in range(T):
         words = np.array(host.table.maker.of_event((t % 7, int(rng.integers(40)))))
-        p = predict_grouped(AUTO.spec, cells, host.row, 0.7, 0.0, words, receipt)
+        p = host.predict(0.7, 0.0, words, receipt)
         y = {"constant": t < 700, "alternating": t % 2, "against": p < 0.5, "random": rng.random() < 0.3}[opponent]
         said = {"m": receipt[EXPERT], "still": receipt[cells.receipt + STILL], "g": receipt[cells.receipt + GROUPED]}
         for name, e in said.items():
             assert EPS <= e <= 1.0 - EPS
             loss[name] -= math.log(e if y else 1.0 - e)
-        update_grouped(AUTO.spec, cells, host.row, float(t), 0, float(y), words, receipt)
+        host.update(float(t), float(y), words, receipt)
     assert loss["g"] <= loss["m"] + math.log(2) + math.log(T) / 4 + math.lgamma(3 / 4)
     assert loss["g"] <= loss["still"] + math.log(3) + math.log(T) / 3 + math.lgamma(2 / 3)
 

@@ -38,7 +38,7 @@ from calibeat._util.types import Bytes, Ints, Vector
 
 from .algebra import exps, ln, power
 from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, squashed, staleness
-from .kernel import Asked, Played, ask, ask_again, look_back, play, settle_learner, settle_rest
+from .kernel import Asked, Played, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
 from .limits import Block, Limit, RowLimits, tempering, weights
 from .randomness import cross_words
@@ -558,24 +558,3 @@ def won(theta: float, odds: float, y: float, p: float) -> float:
     If y is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
     """
     return y * theta - ln(1.0 - p + p * odds)
-
-
-# ---- single events ---------------------------------------------------------------------------------------------------
-
-
-@entry
-def predict_grouped(
-    spec: Spec, cells: Cells, row: Vector, score: float, u: float, words: Ints, receipt: Vector
-) -> float:
-    """The forecast of one event; what its outcome needs goes into the receipt."""
-    asked = ask(spec, row, score, receipt)
-    return play_grouped(spec, cells, row, asked, u, words, cells.found, receipt).forecast
-
-
-@entry
-def update_grouped(
-    spec: Spec, cells: Cells, row: Vector, t: float, cell: int, y: float, words: Ints, receipt: Vector
-) -> None:
-    """Learn the outcome of one event, now or later."""
-    asked = ask_again(spec, row, receipt[SCORE])
-    settle_grouped(spec, cells, row, t, asked, cell, y, words, receipt)
