@@ -62,12 +62,12 @@ def formula(method: Method, words: dict[str, str]) -> str:
 
 def parameters(method: Method) -> str:
     """Every hyper-parameter with the preset's value."""
-    rows = [
-        [f"[`{name}`](../api/{name}.md)", f"`{field.name}`", f"`{getattr(part, field.name)!r}`"]
-        for part in method.parts
-        for name in [type(part).__name__]
-        for field in dataclasses.fields(part)  # type: ignore[arg-type]
-    ]
+    rows = []
+    for part in method.parts:
+        page = f"[`{type(part).__name__}`](../api/{type(part).__name__}.md)"
+        fields = dataclasses.fields(part)  # type: ignore[arg-type]
+        own = [[page, f"`{field.name}`", f"`{getattr(part, field.name)!r}`"] for field in fields]
+        rows += own or [[page, "none", ""]]
     if not rows:
         return "It has none."
     return table(["part", "hyper-parameter", "value"], rows) + "\n\nThe pages of the parts say what each one does."
