@@ -153,9 +153,9 @@ def test_a_damaged_index_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
     filled(strings=True).save(tmp_path / "b")
     whole = (tmp_path / "b").read_bytes()
     place = json.loads(whole[48 : 48 + int.from_bytes(whole[12:16], "little")])["arrays"]["table"]
-    for value, message in ((10**6, "must find its keys"), (3, "one of the 45 keys")):
+    for value in (10**6, 3):
         table = np.full(place["bytes"] // 4, value, dtype="<i4").tobytes()
         end = place["offset"] + place["bytes"]
         (tmp_path / "b").write_bytes(whole[: place["offset"]] + table + whole[end:])
         assert main(["bank", "show", str(tmp_path / "b"), "ключ 7"]) in (1, 2)
-        assert message in capsys.readouterr().err
+        assert "must find its keys" in capsys.readouterr().err
