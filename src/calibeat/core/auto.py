@@ -64,7 +64,6 @@ from .subset import kernel, large_kernel, scratch, unrolled
 EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no part is ever lost
 AT_ONCE = 8  # numbers whose exponentials are taken together: seven lanes, and one place that nobody needs
-FURTHEST = 500.0  # from here on a sigmoid is EPS or 1 - EPS
 LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
 
 
@@ -99,10 +98,9 @@ def squash(z: Vector) -> None:
 
 @kernel
 def exponents(z: Vector) -> None:
-    """Minus the logits of the lanes that learn, within [-500, 500]."""
-    for k in range(KALMAN_LANES):
-        z[k] = bounded(-z[k], FURTHEST)
-    z[KALMAN_LANES], z[HORIZON] = bounded(-z[KALMAN_LANES], FURTHEST), bounded(-z[HORIZON], FURTHEST)
+    """Minus the logits of the lanes that learn."""
+    for k in range(AT_ONCE):
+        z[k] = -z[k]
 
 
 @kernel

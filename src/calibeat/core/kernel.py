@@ -19,8 +19,6 @@ from calibeat._util.types import Vector
 
 from .algebra import exps, lns, sigmoid, theta_dot, theta_start
 from .auto import (
-    AT_ONCE,
-    LANE_LOGS,
     LATE,
     PHI,
     SPLINE_EXPONENTS,
@@ -166,13 +164,12 @@ def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt
             spline_logarithms(row, spec.cells, y, m, receipt, late)
         if lanes:
             lanes_logarithms(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
-        first, last = SPLINE_LOGS if splines else LANE_LOGS, SPLINE_EXPONENTS if lanes else LANE_LOGS
-        lns(late[first:last])
+        lns(late[SPLINE_LOGS:SPLINE_EXPONENTS])
         if splines:
             spline_exponents(row, spec.clip, logit_of(spec.features, x0, x1), spec.cells, m, receipt, late)
         if lanes:
             lanes_exponents(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
-        exps(late[SPLINE_EXPONENTS : PHI if lanes else SPLINE_EXPONENTS + AT_ONCE])
+        exps(late[SPLINE_EXPONENTS:PHI])
     return Hindsight(lanes, splines, late)
 
 

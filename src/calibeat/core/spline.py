@@ -14,14 +14,12 @@ from calibeat.errors import InvalidInput
 from .algebra import exps
 from .auto import (
     EPS,
-    FURTHEST,
     LARGEST,
     LAZY,
     SHARE,
     SPLINE_EXPONENTS,
     SPLINE_LOGS,
     Hindsight,
-    bounded,
     clipped,
     flatten,
     inside,
@@ -208,7 +206,7 @@ def spline_exponents(row: Vector, clip: float, x: float, cells: int, m: float, r
     """What they need exponentials of."""
     c, d = shifts(row, clip, clipped(receipt[SCORE], clip), x, cells, m)
     E, temper = SPLINE_EXPONENTS, row[cells + SPLINE_TEMPER]
-    late[E], late[E + 1] = bounded(c, FURTHEST), bounded(d, FURTHEST)
+    late[E], late[E + 1] = c, d
     if temper != 1.0:  # L_k^(1/T), by the logarithm
         for k in range(3):
             late[E + 2 + k] = (1.0 / temper) * late[SPLINE_LOGS + k]
