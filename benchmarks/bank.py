@@ -74,7 +74,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def in_c(name: str, bank: Bank, slots: NDArray[np.int32], *arrays: Floats) -> float:
     """Seconds of one of the C loops over the bank's rows."""
-    matrix = bank._store.matrix.copy()
+    matrix = bank._rows.matrix.copy()
     places = slots.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
     loop = getattr(floor.library(()), name)
     sizes = ctypes.c_int64(len(slots)), places, ctypes.c_int64(matrix.shape[1])
@@ -94,9 +94,9 @@ def millions(*, quick: bool) -> None:
         whole = seconds(partial(bank.run, numbers, scores, outcomes))
         after = resident()
         column = check_keys(numbers)
-        slots, forecasts = bank._store.find(column), np.empty(events)
-        lookup = seconds(partial(bank._store.find, column))
-        streams = loops.Streams(bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0)
+        slots, forecasts = bank._rows.find(column), np.empty(events)
+        lookup = seconds(partial(bank._rows.find, column))
+        streams = loops.Streams(bank._rows.flat, bank._rows.stride, slots, 0, len(bank), TOPS.width, 0.0)
         batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, np.empty(0))
         update = seconds(partial(loops.run_batch, TOPS.spec, streams, batch, None, loops.place_before(), events))
         touched = in_c("touch", bank, slots)

@@ -69,7 +69,7 @@ def _one_bank(after: Change, arl: float, count: int, broken: int, outcomes: int,
 
 def _rows(bank: Bank, chosen: NDArray[np.int64]) -> Floats:
     """The monitors of some keys."""
-    monitors = bank._store.monitors
+    monitors = bank._rows.watching.monitors
     assert monitors is not None  # noqa: S101 - it was made with one
     return monitors.matrix[bank._slots_of(chosen)]
 

@@ -49,8 +49,8 @@ CONSTANTS = {
     "EVICTED": ("core.groups", "EVICTED"),
     "MOST_ATTRIBUTES": ("core.groups", "MOST_ATTRIBUTES"),
     "N": ("core.layout", "N"),
-    "LEARNT_ZERO": ("hosts.ledger", "ZERO"),
-    "LEARNT_OTHER": ("hosts.ledger", "OTHER"),
+    "EVENTS": ("core.stats", "EVENTS"),
+    "LAST": ("core.stats", "LAST"),
 }
 OPERATORS = {
     ast.Add: "+",

@@ -53,7 +53,6 @@ SLOW = (
     "backtest/judge/test_verdict.py::test_some_method_crosses_the_threshold_in_few_calibrated_logs",
     "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
     "hosts/test_bankfile.py::test_processes_share_a_file",
-    "hosts/test_bank_member.py::test_records_of_keys_without_open_events_are_let_go",
     "core/test_against_oracle.py",
     "core/test_oracle.py",
     "core/test_vector_against_oracle.py",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calibeat import AUTO, Method
+from calibeat.core import loops
 from calibeat.core.groups import play_grouped, settle_grouped
 from calibeat.core.kernel import ask, ask_again
 from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
@@ -65,6 +66,13 @@ class Host:
         end, place = n + (due is not None), place_before()
         run_batch(self.method.spec, streams, batch, late, place, end, self.table.cells)
         self.events += n
+        return batch.forecasts
+
+    def predict_many(self, scores: Any, words: Any) -> Any:
+        """Forecasts of scores as the next event."""
+        n, nothing = len(scores), np.empty(0)
+        batch = Batch(scores, nothing, np.random.default_rng(3).random(n), np.empty(n), nothing, words=words)
+        loops.predict_many(self.method.spec, self.table.cells, one_stream(self.row, self.events), self.row, batch)
         return batch.forecasts
 
     def predict(self, score: float, u: float, words: Any, receipt: Any) -> float:

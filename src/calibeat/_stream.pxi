@@ -8,13 +8,17 @@ import math
 import numpy
 import struct
 from collections.abc import Mapping, Sequence
+from _queue import SimpleQueue
+from _thread import get_ident, start_new_thread
 from numbers import Real
+from time import sleep
 
 from calibeat._util.check import check_number, check_outcome, check_score, check_whole
-from calibeat.errors import InvalidInput
+from calibeat.errors import InvalidInput, OutcomeConflict
 
-cdef object ZERO = 0, ONE = 1  # Python has one object for each
-cdef str NO_GROUPS = "groups must be left out, the calibrator has none"
+cdef object ZERO_OBJECT = 0, ONE_OBJECT = 1  # Python has one object for each
+cdef str MIXED_UP = "a call must not be interrupted by another one on the same rows in its own thread"
+NOT_MADE = "calibrator must be made by its __init__, got none: a subclass must call super().__init__()"
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
 _FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "issuer", "lanes")
 
@@ -57,7 +61,7 @@ cdef class Forecast(float):
     >>> cal.update(Forecast.from_json(text), 1), cal.update(Forecast.from_json(text), 1), cal.outcomes
     ('learnt', 'repeated', 1)
 
-    The JSON has a version, ``"v": 1``. Any other version is refused; fields that this version does not know are
+    The JSON has a version, ``"v": 2``. Any other version is refused; fields that this version does not know are
     ignored.
     """
 
@@ -67,8 +71,11 @@ cdef class Forecast(float):
     cdef readonly Index cell
     cdef readonly int64_t event
     cdef readonly int64_t seen
-    cdef readonly str issuer
+    cdef uint64_t name  # of the stream that has issued it
+    cdef uint32_t generation
+    cdef uint64_t seal  # of one that has travelled: what it was sealed with
     cdef object origin  # of one that was made here: whose it is, so that nothing about it need be checked
+    cdef bint is_made
     cdef Index width
     cdef bint hedges
     cdef double low, high, weight_low, weight_high
@@ -80,8 +87,9 @@ cdef class Forecast(float):
         str issuer not None, lanes=(), hedge=(), words=(),
     ):
         cdef Index i
-        if self.issuer is not None:  # a stream believes what its own forecasts say
+        if self.is_made or self.origin is not None:  # a stream believes what its own forecasts say
             raise TypeError("a forecast cannot be made again, make another one")
+        name, generation = _signature_of(issuer)
         if len(lanes) > MOST_RECEIPT:
             raise InvalidInput(f"forecast lanes must be at most {MOST_RECEIPT} numbers, got {len(lanes)}")
         if len(hedge) not in (0, 2):
@@ -95,11 +103,17 @@ cdef class Forecast(float):
             self.groups = struct.pack(f"={len(words)}Q", *words)
         (<PyFloatObject*>self).ob_fval = probability
         self.score, self.expert, self.bin, self.cell = score, expert, bin, cell
-        self.event, self.seen, self.issuer, self.width, self.hedges = event, seen, issuer, len(lanes), len(hedge) > 0
+        self.event, self.seen, self.width, self.hedges = event, seen, len(lanes), len(hedge) > 0
+        self.name, self.generation, self.is_made = name, generation, True
         for i in range(self.width):
             self.receipt[i] = lanes[i]
         if self.hedges:
             (self.low, self.weight_low), (self.high, self.weight_high) = hedge
+
+    @property
+    def issuer(self):
+        """The name of the stream that has issued it, and its generation."""
+        return _issuer_of(self.name, self.generation)
 
     @property
     def probability(self):
@@ -132,7 +146,10 @@ cdef class Forecast(float):
         return f"Forecast({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def __reduce__(self):
-        return Forecast, tuple(getattr(self, name) for name in (*_FIELDS, "hedge", "words"))
+        return Forecast.from_bytes, (self.to_bytes(),)
+
+    cdef tuple fields(self):
+        return tuple([getattr(self, name) for name in (*_FIELDS, "hedge", "words")])
 
     def __replace__(self, **changes):
         """A receipt with other fields: ``copy.replace(forecast, event=3)`` of Python 3.13."""
@@ -149,7 +166,7 @@ cdef class Forecast(float):
     def __richcmp__(self, other, int operation):
         """As the probability; two forecasts are equal if all their fields are."""
         if isinstance(other, Forecast) and (operation == Py_EQ or operation == Py_NE):
-            return (self.__reduce__() == other.__reduce__()) == (operation == Py_EQ)
+            return (self.fields() == (<Forecast>other).fields()) == (operation == Py_EQ)
         return PyObject_RichCompare(self.probability, other, operation)
 
     # ---- as JSON ----------------------------------------------------------------------------------------------------
@@ -159,6 +176,7 @@ cdef class Forecast(float):
         data = {"v": RECEIPT_FORMAT, **{name: getattr(self, name) for name in _FIELDS}, "candidates": self.candidates}
         if self.groups is not None:  # 64 bits are more than a number of JSON holds everywhere
             data["words"] = [f"{word:016x}" for word in self.words]
+        data["seal"] = f"{self.sealed():016x}"
         return data
 
     def to_json(self):
@@ -186,7 +204,7 @@ cdef class Forecast(float):
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {data!r:.60}")
         _check_version(data.get("v"))
-        needed = (*_FIELDS, "candidates")
+        needed = (*_FIELDS, "candidates", "seal")
         if missing := [name for name in needed if name not in data]:
             raise InvalidInput(f"forecast must have {', '.join(needed)}, got none for {missing[0]!r} - in {data!r:.80}")
         numbers = [check_number(f"forecast {name}", data[name]) for name in ("probability", "score", "expert")]
@@ -196,20 +214,22 @@ cdef class Forecast(float):
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
         lanes = tuple([check_number("forecast lane", number) for number in data["lanes"]])
-        words = _words(data.get("words", ()))
-        return Forecast(*numbers, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
+        words, seal = _words(data.get("words", ())), _seal_in(data["seal"])
+        made = Forecast(*numbers, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
+        (<Forecast>made).seal = seal
+        return made
 
     # ---- as bytes ---------------------------------------------------------------------------------------------------
 
     def to_bytes(self):
-        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 208) and each word of its groups.
+        """As bytes of one length for each method: 112, and 8 more for each lane (AUTO: 216) and each word of its groups.
 
         All little-endian. `from_bytes` is the inverse, to the last bit.
 
         ======  ==============================================================================
         bytes   hold
         ======  ==============================================================================
-        0       the version, 1
+        0       the version, 2
         1       how many candidates are given: 0 or 2
         2       how many lanes follow
         3       how many words follow
@@ -219,24 +239,32 @@ cdef class Forecast(float):
         48-71   probability, score, expert: floats of 8 bytes
         72-103  the two candidates, each a point and its weight: floats, 0 if there are none
         104-    the lanes: floats; then the words: whole numbers of 8 bytes, without a sign
+        last 8  the seal, a checksum of all that stands before it
         ======  ==============================================================================
 
         >>> from calibeat import Calibrator, Forecast
         >>> f = Calibrator("ops").predict(0.25)
         >>> len(f.to_bytes()), Forecast.from_bytes(f.to_bytes()) == f
-        (104, True)
-
-        Raises
-        ------
-        InvalidInput : the receipt was made by hand, with an issuer that is no name of a calibrator.
+        (112, True)
         """
-        name, generation = _signature_of(self.issuer)
+        return self.contents() + self.sealed().to_bytes(8, "little")
+
+    cdef bytes contents(self):
+        """All but the seal."""
         head = _HEAD.pack(
-            RECEIPT_FORMAT, 2 * self.hedges, self.width + 256 * len(self.words), generation, self.bin, self.cell, self.event,
-            self.seen, name, self.probability, self.score, self.expert,
+            RECEIPT_FORMAT, 2 * self.hedges, self.width + 256 * len(self.words), self.generation, self.bin, self.cell,
+            self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.score, self.expert,
             self.low, self.weight_low, self.high, self.weight_high,
         )
         return head + struct.pack(f"<{self.width}d{len(self.words)}Q", *self.lanes, *self.words)
+
+    cdef object sealed(self):
+        """The seal: one that has travelled keeps its own, and one that was made by hand has none."""
+        return seal_of(self.contents()) if self.origin is not None else self.seal
+
+    cdef bint is_whole(self):
+        """Whether it says what a stream has issued."""
+        return self.origin is not None or seal_of(self.contents()) == self.seal
 
     @classmethod
     def from_bytes(cls, data):
@@ -252,18 +280,22 @@ cdef class Forecast(float):
         if data:
             _check_version(data[0])
         lanes, words = int.from_bytes(data[2:3], "little"), int.from_bytes(data[3:4], "little")
-        if len(data) != _HEAD.size + 8 * (lanes + words):
-            raise InvalidInput(f"forecast must have {_HEAD.size + 8 * (lanes + words)} bytes, got {len(data)}")
+        if len(data) != _HEAD.size + 8 * (lanes + words) + 8:
+            raise InvalidInput(f"forecast must have {_HEAD.size + 8 * (lanes + words) + 8} bytes, got {len(data)}")
         _, pairs, _, generation, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
-        issuer = name.hex() + (f"-{generation:08x}" if generation else "")
+        if pairs not in (0, 2) or (pairs == 0 and data[72:104] != bytes(32)):
+            raise InvalidInput(f"forecast must have no candidates or two, got damaged ones - at event {counts[2]}")
+        issuer = _issuer_of(int.from_bytes(name, "big"), generation)
         numbers = struct.unpack_from(f"<{lanes}d{words}Q", data, _HEAD.size)
-        hedge = ((p, u), (q, v))[:pairs]
+        hedge, seal = ((p, u), (q, v))[:pairs], int.from_bytes(data[len(data) - 8 :], "little")
         if not words and not pairs and min(counts) >= 0 and math.isfinite(sum(numbers, probability + score + expert)):
-            return Forecast(probability, score, expert, *counts, issuer, numbers)
+            made = Forecast(probability, score, expert, *counts, issuer, numbers)
+            (<Forecast>made).seal = seal
+            return made
         named = dict(zip(_FIELDS, (probability, score, expert, *counts, issuer, numbers[:lanes])))
         if words:
             named["words"] = [f"{word:016x}" for word in numbers[lanes:]]
-        return cls.from_dict({**named, "candidates": hedge, "v": RECEIPT_FORMAT})
+        return cls.from_dict({**named, "candidates": hedge, "v": RECEIPT_FORMAT, "seal": f"{seal:016x}"})
 
 
 # `float` takes one argument and a forecast takes many, which are for `__init__` to read.
@@ -286,6 +318,41 @@ def _check_version(version):
             f"forecast must be a receipt of version {RECEIPT_FORMAT}, got version {version!r:.20} - "
             "another version of calibeat may have made it"
         )
+
+
+cdef object seal_of(bytes contents):
+    """The seal of a receipt: it finds damage. It is no signature: who wants to forge one, can."""
+    return checksum_from(<const uint8_t*>PyBytes_AS_STRING(contents), PyBytes_GET_SIZE(contents), RECEIPT_FORMAT)
+
+
+def seal_receipts(receipts, Index size):
+    """Put the seal at the end of each receipt of so many bytes, one behind the other."""
+    cdef Index[4] shape
+    cdef uint8_t* first = <uint8_t*>look_at(receipts, "receipts", 1, b"B", 1, shape)
+    cdef uint64_t version = RECEIPT_FORMAT, seal
+    cdef Index at
+    for at in range(0, shape[0] - size + 1, size):
+        seal = checksum_from(first + at, size - 8, version)
+        memcpy(first + at + size - 8, &seal, 8)
+
+
+def are_sealed(receipts, Index size, good):
+    """Whether the seal of each receipt is that of its content; written to `good`, a byte each."""
+    cdef Index[4] shape
+    cdef uint8_t* first = <uint8_t*>look_at(receipts, "receipts", 1, b"B", 1, shape)
+    cdef U8 found = U8_of(good, "good")
+    cdef uint64_t version = RECEIPT_FORMAT, seal
+    cdef Index i
+    for i in range(found.n):
+        memcpy(&seal, first + (i + 1) * size - 8, 8)
+        found.data[i] = checksum_from(first + i * size, size - 8, version) == seal
+
+
+def _seal_in(given):
+    """The seal of a receipt from outside."""
+    if type(given) is not str or not _is_hexadecimal(given, 16):
+        raise InvalidInput(f"forecast seal must be 16 hexadecimal digits, got {given!r:.60}")
+    return int(given, 16)
 
 
 def _words(given):
@@ -350,17 +417,25 @@ cdef class MultiForecast:
     cdef readonly object lanes
     cdef readonly int64_t event
     cdef readonly int64_t seen
-    cdef readonly str issuer
     cdef readonly Forecast binary
+    cdef uint64_t name  # of the stream that has issued it
+    cdef uint32_t generation
+    cdef uint64_t seal  # of one that has travelled: what it was sealed with
     cdef object origin  # of one that was made here: whose it is, so that nothing about it need be checked
 
     def __init__(
         self, probabilities, label, score, lanes, Index event, Index seen, str issuer not None, Forecast binary=None
     ):
-        if self.issuer is not None:  # a stream believes what its own forecasts say
+        if self.probabilities is not None:  # a stream believes what its own forecasts say
             raise TypeError("a forecast cannot be made again, make another one")
+        self.name, self.generation = _signature_of(issuer)
         self.probabilities, self.score, self.lanes = _fixed(probabilities), _fixed(score), _fixed(lanes)
-        self.label, self.event, self.seen, self.issuer, self.binary = label, event, seen, issuer, binary
+        self.label, self.event, self.seen, self.binary = label, event, seen, binary
+
+    @property
+    def issuer(self):
+        """The name of the stream that has issued it, and its generation."""
+        return _issuer_of(self.name, self.generation)
 
     @property
     def column(self):
@@ -412,6 +487,7 @@ cdef class MultiForecast:
             "seen": self.seen,
             "issuer": self.issuer,
             "binary": None if self.binary is None else self.binary.to_dict(),
+            "seal": f"{self.sealed():016x}",
         }
 
     def to_json(self):
@@ -439,7 +515,7 @@ cdef class MultiForecast:
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {type(data).__name__}")
         _check_version(data.get("v"))
-        if missing := [name for name in _FIELDS_OF_CLASSES if name not in data]:
+        if missing := [name for name in (*_FIELDS_OF_CLASSES, "seal") if name not in data]:
             raise InvalidInput(f"forecast must have the field {missing[0]!r}, got {', '.join(map(str, data)):.200}")
         probabilities, score = _shares("probabilities", data["probabilities"]), _shares("score", data["score"])
         if len(score) != len(probabilities):
@@ -450,8 +526,10 @@ cdef class MultiForecast:
         if not isinstance(data["issuer"], str):
             raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
         counts = [check_whole(f"forecast {name}", data[name], 0, 2**53) for name in ("event", "seen")]
-        binary = None if data["binary"] is None else Forecast.from_dict(data["binary"])
-        return MultiForecast(probabilities, data["label"], score, lanes, *counts, str(data["issuer"]), binary)
+        binary, seal = None if data["binary"] is None else Forecast.from_dict(data["binary"]), _seal_in(data["seal"])
+        made = MultiForecast(probabilities, data["label"], score, lanes, *counts, str(data["issuer"]), binary)
+        (<MultiForecast>made).seal = seal
+        return made
 
     # ---- as bytes ---------------------------------------------------------------------------------------------------
 
@@ -459,28 +537,42 @@ cdef class MultiForecast:
         """As bytes of one length for each method and number of classes; little-endian, to the last bit.
 
         Laid out as `Forecast.to_bytes` says, with 255 in byte 1, the column of `label` as bin, and the number of
-        classes as cell. Behind byte 103 stand the probabilities, the scores and the lanes. Two classes give the
-        receipt of AUTO.
+        classes as cell. Behind byte 103 stand the probabilities, the scores, the lanes and the seal. Two classes give
+        the receipt of AUTO.
 
         >>> from calibeat import MultiCalibrator, MultiForecast
         >>> f = MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25])
         >>> MultiForecast.from_bytes(f.to_bytes()) == f
         True
-
-        Raises
-        ------
-        InvalidInput : the receipt was made by hand, with an issuer that is no name of a calibrator.
         """
+        return self.binary.to_bytes() if self.binary is not None else self.contents() + self.sealed().to_bytes(8, "little")
+
+    cdef bytes contents(self):
+        """All but the seal."""
         if self.binary is not None:
-            return self.binary.to_bytes()
-        name, generation = _signature_of(self.issuer)
+            return self.binary.contents()
         column, K = self.column, len(self.probabilities)
         numbers = numpy.concatenate([self.probabilities, self.score, self.lanes])
         head = _HEAD.pack(
-            RECEIPT_FORMAT, _CLASSES_FOLLOW, len(numbers) % 65536, generation, column, K, self.event, self.seen,
-            name, self.probabilities[column], self.score[column], 0.0, 0.0, 0.0, 0.0, 0.0,
+            RECEIPT_FORMAT, _CLASSES_FOLLOW, len(numbers) % 65536, self.generation, column, K, self.event, self.seen,
+            self.name.to_bytes(8, "big"), self.probabilities[column], self.score[column], 0.0, 0.0, 0.0, 0.0, 0.0,
         )
         return head + numbers.astype("<f8").tobytes()
+
+    cdef object sealed(self):
+        return seal_of(self.contents()) if self.origin is not None else self.seal
+
+    cdef bint is_whole(self):
+        """Whether it says what a stream has issued."""
+        if self.origin is not None:
+            return True
+        if self.binary is None:
+            return seal_of(self.contents()) == self.seal
+        said = MultiForecast._of_binary(self.binary, (self.label, self.label))
+        return self.binary.is_whole() and (
+            (self.probabilities == said.probabilities).all() and (self.score == said.score).all()
+            and (self.event, self.seen, self.issuer) == (said.event, said.seen, said.issuer)
+        )
 
     @classmethod
     def from_bytes(cls, data, classes=None):
@@ -495,19 +587,20 @@ cdef class MultiForecast:
         data = bytes(data)
         if data:
             _check_version(data[0])
-        if len(data) < _HEAD.size or data[1] != _CLASSES_FOLLOW:
+        if len(data) < _HEAD.size + 8 or data[1] != _CLASSES_FOLLOW:
             return cls._of_binary(Forecast.from_bytes(data), range(2) if classes is None else classes)
         _, _, count, generation, column, K, event, seen, name, *_ = _HEAD.unpack_from(data)
-        length = len(data) - _HEAD.size
+        length = len(data) - _HEAD.size - 8
         if length % 8 or length // 8 % 65536 != count or not 2 <= K <= length // 16 or not 0 <= column < K:
             raise InvalidInput(f"forecast must have the numbers of its classes, got {len(data)} bytes")
         labels = range(K) if classes is None else classes
         if len(labels) != K:
             raise InvalidInput(f"classes must be those of the forecast, {K}, got {len(labels)}")
-        numbers = numpy.frombuffer(data, dtype="<f8", offset=_HEAD.size).tolist()
-        issuer = name.hex() + (f"-{generation:08x}" if generation else "")
+        numbers = numpy.frombuffer(data[: len(data) - 8], dtype="<f8", offset=_HEAD.size).tolist()
+        issuer, seal = _issuer_of(int.from_bytes(name, "big"), generation), int.from_bytes(data[len(data) - 8 :], "little")
         fields = (numbers[:K], labels[column], numbers[K : 2 * K], numbers[2 * K :], event, seen, issuer, None)
-        return cls.from_dict({**dict(zip(_FIELDS_OF_CLASSES, fields)), "v": RECEIPT_FORMAT})
+        named = dict(zip(_FIELDS_OF_CLASSES, fields))
+        return cls.from_dict({**named, "v": RECEIPT_FORMAT, "seal": f"{seal:016x}"})
 
     @classmethod
     def _of_binary(cls, Forecast forecast not None, labels):
@@ -517,8 +610,9 @@ cdef class MultiForecast:
         made.probabilities = _fixed([1.0 - p, p])
         made.score = _fixed([1.0 - forecast.score, forecast.score])
         made.lanes, made.label = _fixed([]), labels[1 if p > 1.0 - p else 0]
-        made.event, made.seen, made.issuer, made.binary = forecast.event, forecast.seen, forecast.issuer, forecast
-        made.origin = forecast.origin
+        made.event, made.seen, made.binary = forecast.event, forecast.seen, forecast
+        made.name, made.generation = forecast.name, forecast.generation
+        made.seal, made.origin = forecast.seal, forecast.origin
         return made
 
 
@@ -545,163 +639,235 @@ def _parsed(text):
 
 
 def _signature_of(issuer):
-    """The name of a calibrator as bytes, and the number of its generation."""
+    """The name and the generation of a stream, as numbers."""
     name, _, generation = issuer.partition("-")
     if not _is_hexadecimal(name, 16) or not (generation == "" and "-" not in issuer or _is_hexadecimal(generation, 8)):
         raise InvalidInput(f"forecast issuer must be a name made by a calibrator, got {issuer!r:.60}")
-    return bytes.fromhex(name), int(generation or "0", 16)
+    return int(name, 16), int(generation or "0", 16)
 
 
-
-# ---- which events are settled ---------------------------------------------------------------------------------------
-
-cdef class Marks:
-    """What `SettledEvents` keeps: the first event that has a mark, and one byte for each event from there on."""
-
-    cdef public tuple span
-    cdef public dict others  # the columns of labels that no byte has room for, by event
-
-    cdef void mark_as(self, int64_t event, Index column):
-        """An event, which has room for its mark, has learnt this label."""
-        (<bytearray>self.span[1])[event - <int64_t>self.span[0]] = min(LEARNT_ZERO + column, LEARNT_OTHER)
-        if LEARNT_ZERO + column >= LEARNT_OTHER:
-            self.others[event] = column
+cdef str _issuer_of(uint64_t name, uint32_t generation):
+    return f"{name:016x}-{generation:08x}" if generation else f"{name:016x}"
 
 
-cdef class LedgerOfStream:
-    """What `Ledger` keeps that a single event needs."""
+def examine(given, uint64_t name, int64_t begun, uint32_t generation, int64_t events):
+    """What is wrong with a receipt that has travelled: 0 nothing, else a place in `hosts.rows.FAULTS`.
 
-    cdef public Marks settled
-
-
-# ---- a stream -------------------------------------------------------------------------------------------------------
-
-class NotMade:
-    """In the place of the lock of a calibrator whose `__init__` was not called: the first call says so."""
-
-    def __enter__(self):
-        raise InvalidInput("calibrator must be made by its __init__, got none: a subclass must call super().__init__()")
-
-    def __exit__(self, *error):
-        pass
+    The stream has this name; its receipts from event `begun` on have this generation. It has made so many forecasts.
+    """
+    cdef bint classes = type(given) is MultiForecast
+    cdef int64_t event = (<MultiForecast>given).event if classes else (<Forecast>given).event
+    if ((<MultiForecast>given).name if classes else (<Forecast>given).name) != name:
+        return 1
+    if not ((<MultiForecast>given).is_whole() if classes else (<Forecast>given).is_whole()):
+        return 2
+    if event >= begun and ((<MultiForecast>given).generation if classes else (<Forecast>given).generation) != generation:
+        return 3
+    return 0 if 0 <= event < events else 4
 
 
-cdef class Stream:
-    """The part of a `Calibrator` that serves single events."""
+# ---- rows, and the streams that they are ----------------------------------------------------------------------------
+
+cdef enum:  # why a single event has to take the long way: what is to be done first, or afterwards
+    HELD = 1  # a call of several steps is at work
+    FORKED = 2  # this is a copy in a new process
+    PENDING = 4  # watchers have not been told of everything yet
+    UNSIGNED = 8  # receipts have no generation yet
+    WATCHED = 16  # there are watchers to be told
+    REFITS = 32  # the method fits its past again
+    CROWDED = 64  # not said yet: groups have forgotten many cells
+    SHUT = 128  # rows that must not change
+
+
+@cython.auto_pickle(False)
+cdef class StreamRows:
+    """The rows of a host in one piece of memory, and all that its streams share. `hosts.rows.Rows` has the rest.
+
+    A row is the state of a stream, and behind it its stats. Single events are served where the row lies.
+
+    ``with rows:`` holds them: single events of other threads wait until it is left.
+    """
 
     cdef Spec spec
-    cdef F64 row
-    cdef F64 scratch
+    cdef F64 memory
+    cdef readonly object flat  # the rows one behind the other: it keeps that memory
+    cdef readonly Index stride, width  # numbers of a row, and of its state
+    cdef public Index count  # rows that are there; memory has room for more
+    cdef public int64_t clock  # forecasts of all streams
+    cdef public int64_t moves  # how often rows have changed their places: streams compare it
+    cdef public object watch  # monitors and notices, or None
+    cdef bint counts_losses
+    cdef int unusual
+    cdef object lock
+    cdef int depth  # how often it is held
+    cdef bint is_moving  # a step is at work
+    cdef object pending  # what watchers are to be told
+    cdef uint32_t generation  # on the receipts; 0 for streams that are named, until they are copied
+    cdef object origin  # of forecasts that were made here, in this generation
     cdef double[MOST_RECEIPT] receipt  # of the latest forecast
+    cdef F64 scratch
     cdef Asked asked
     cdef int64_t latest  # the number of that forecast, if nothing was learnt since; -1 if there is none
-    cdef uint64_t draws_key
-    cdef object origin
+    cdef Index latest_slot
     cdef bint small
     cdef Cells cells  # where there are groups
     cdef EventWords maker  # of their words; None where there are none
-    cdef public int64_t _events
-    cdef bint is_busy
-    cdef public bint _is_forked, _is_watched, _is_member, _needs_history
-    cdef public bint _has_batch  # cells may hold what a batch has done that was not taken: undo it first
-    cdef public bint _is_crowded  # the groups have forgotten many cells, which was said
-    cdef public object _row, _lock, _owed, _announce
-    cdef public str _signature
-    cdef public LedgerOfStream _receipts
+    cdef Pool pool  # that new keys start from
+    cdef object kept_pool, kept_work, kept_receipt  # they keep memory of the kernels
+    cdef readonly tuple labels  # of K classes, in the order of their columns; None of two that are 0 and 1
+    cdef dict columns
+    cdef Index K  # numbers of a score
+    cdef bint logits, is_pair
+    cdef F64 remembered, work
 
     def __cinit__(self, *arguments, **settings):
-        self.origin = object()  # whose forecasts it would make: none is of a stream that serves nothing yet
-        self._lock = NotMade()
+        self.origin = object()  # whose forecasts it would make: none is of rows that serve nothing yet
+        self.latest, self.unusual = -1, UNSIGNED
 
-    @property
-    def _is_busy(self):
-        """Whether a call that takes several steps is at work."""
-        return self.is_busy
-
-    @_is_busy.setter
-    def _is_busy(self, bint is_busy):
-        with cython.critical_section(self):  # what others have begun is done when this is set
-            self.is_busy = is_busy
-
-    def _serve(self, spec, row, bint needs_history):
-        """Serve this row, which stays where it is."""
+    def _serve(self, spec, Index width, Index stride, bint counts_losses, bint refits, lock):
         self.spec = Spec_of(spec)
         if self.spec.classes == 0 and self.spec.receipt > MOST_RECEIPT:  # there would be no room for it
             raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
-        self.row = F64_of(row, "row")
-        self.scratch = F64(&self.receipt[0], self.spec.receipt)
-        self.small = self.spec.receipt == 0
-        self._row, self._needs_history = row, needs_history
-        self.latest = -1
+        self.width, self.stride, self.counts_losses, self.lock = width, stride, counts_losses, lock
+        self.scratch, self.small, self.K = F64(&self.receipt[0], self.spec.receipt), self.spec.receipt == 0, 1
+        if refits:
+            self.unusual |= REFITS
 
     def _serve_groups(self, EventWords maker, cells):
         """After `_serve`: look at groups too. The caller keeps the arrays of the cells."""
-        self.cells, self.maker, self._is_crowded = Cells_of(cells), maker, False
+        self.cells, self.maker = Cells_of(cells), maker
+        self.unusual |= CROWDED
         self.scratch = F64(&self.receipt[0], self.cells.receipt + GROUPED_NUMBERS)
+
+    def _serve_classes(self, tuple labels, dict columns, bint logits, bint is_pair, work):
+        """After `_serve`: the labels in the order of their columns, and room for the kernels to work in."""
+        self.labels, self.columns, self.K, self.logits, self.is_pair = labels, columns, len(labels), logits, is_pair
+        self.kept_receipt, self.kept_work = numpy.zeros(max(1, self.spec.receipt)), work
+        self.remembered, self.work = F64_of(self.kept_receipt, "receipt"), F64_of(work, "work")
+
+    def _serve_pool(self, pool):
+        """After `_serve`: have a pool learn from every outcome. The caller keeps its arrays."""
+        self.pool, self.kept_pool = Pool_of(pool), pool
+
+    def _hold(self, flat):
+        """Take other memory for the rows, which has what was there."""
+        self.memory, self.flat = F64_of(flat, "rows"), flat
         self.latest = -1
 
-    def _begin_generation(self, str signature, uint64_t key):
-        """Receipts of now carry this signature; those made before are examined like any that have travelled."""
-        self.origin, self._signature, self.draws_key = object(), signature, key
-        self.latest = -1
+    @cython.final
+    cdef inline F64 row_of(self, Index slot) noexcept:
+        return F64(self.memory.data + slot * self.stride, self.width)
 
-    def _is_own(self, Forecast forecast):
-        """Whether a forecast was made by this very object, in this generation: then it is sound."""
-        return forecast.origin is self.origin
+    @cython.final
+    cdef inline double* stats_of(self, Index slot) noexcept:
+        return self.memory.data + slot * self.stride + self.width
 
-    def _is_latest(self, Forecast forecast):
-        """Whether it is the latest one, and nothing was learnt since."""
-        return self.is_fresh(forecast)
+    def _is_usual(self):
+        """Whether single events need nothing else."""
+        return self.unusual == 0
 
-    cdef bint is_fresh(self, Forecast forecast) noexcept:
-        return (
-            forecast.event == self.latest and forecast.origin is self.origin
-            and forecast.seen == <int64_t>self.row.data[N]
-        )
+    # ---- held by one call -------------------------------------------------------------------------------------------
 
-    # ---- a forecast -------------------------------------------------------------------------------------------------
+    def __enter__(self):
+        self.lock.acquire()
+        if self.is_moving:  # only the thread that moves the rows gets here: a handler of signals
+            self.lock.release()
+            raise RuntimeError(MIXED_UP)
+        self.depth += 1
+        self.unusual |= HELD
+        return self
 
-    @cython.critical_section
-    def predict(self, score, groups=None):
-        """Forecast one event. The row does not change; keep the forecast until the outcome is known.
+    def __exit__(self, *error):
+        self.depth -= 1
+        if self.depth == 0:
+            self.unusual &= ~HELD
+        self.lock.release()
 
-        `groups` has the values of the attributes, where the calibrator has groups: a dict, or a sequence in their order,
-        which is faster.
+    def _seen(self, Index slot=-1):
+        """What a plan stands on: `_do` compares it. With a slot also the outcomes that it has learnt."""
+        return self.clock, self.moves, self.count, self.row_of(slot).data[N] if slot >= 0 else 0.0
+
+    def _do(self, list calls, seen=None, Index slot=-1):
+        """Make calls that were planned, as `all_at_once` does. The caller holds the rows.
 
         Raises
         ------
-        InvalidInput : the score is no number in [0, 1]; a group is missing or unknown, or its value is none that it can
-            have.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> Calibrator(OPS).predict(0.25).probability
-        0.25
+        RuntimeError : a handler of signals has changed the rows since they were `seen`.
         """
-        cdef double s
-        cdef int64_t[MOST_ATTRIBUTES] words
-        if PyFloat_CheckExact(score) and 0.0 <= PyFloat_AS_DOUBLE(score) <= 1.0:
-            s = PyFloat_AS_DOUBLE(score)
-        else:
-            s = check_score(score)
-        if self.maker is not None:
-            self.read_words(groups, &words[0])
-        elif groups is not None:
-            raise InvalidInput(NO_GROUPS)
-        if (
-            self.is_busy or self._is_forked or self._is_watched or self._has_batch or self._owed is not None
-            or not self._signature
-        ):
-            if self.maker is not None:
-                return self._predict_alone(s, self.words_as_bytes(&words[0]))
-            return self._predict_alone(s)  # the lock is held from the first line to the last
-        return self.forecast(s, &words[0])
+        if seen is not None and seen != self._seen(slot):
+            raise RuntimeError(MIXED_UP)
+        self.is_moving = True
+        try:
+            all_at_once(calls)
+        finally:
+            self.is_moving = False
 
+    def _forked(self):
+        """In a child process: the first call begins a new generation. Threads that held the rows are gone."""
+        self.unusual |= FORKED
+        if not self.lock._is_owned():
+            self.depth, self.unusual, self.is_moving = 0, self.unusual & ~HELD, False
+
+    @property
+    def _is_forked(self):
+        return self.unusual & FORKED != 0
+
+    def _sign(self, uint32_t generation):
+        """Receipts of now carry this generation; those made before are examined like any that have travelled."""
+        self.origin, self.generation, self.latest = object(), generation, -1
+        self.unusual &= ~(UNSIGNED | FORKED)
+
+    def _begin_generation(self):
+        """The next forecast begins a new generation."""
+        self.origin, self.latest = object(), -1
+        self.unusual = (self.unusual | UNSIGNED) & ~FORKED
+
+    def _shut(self):
+        """Rows that must not change: a file that other processes read too."""
+        self.unusual |= SHUT
+
+    @property
+    def _is_crowded(self):
+        """Whether it was said that the groups have forgotten many cells."""
+        return self.unusual & CROWDED == 0
+
+    @_is_crowded.setter
+    def _is_crowded(self, bint is_crowded):
+        self.unusual = self.unusual & ~CROWDED if is_crowded else self.unusual | CROWDED
+
+    @property
+    def _is_signed(self):
+        return self.unusual & UNSIGNED == 0
+
+    @property
+    def _generation(self):
+        return self.generation
+
+    def _watched_by(self, watch):
+        """Have watchers told of single events; None: nobody."""
+        self.watch = watch
+        self.unusual = self.unusual | WATCHED if watch is not None else self.unusual & ~WATCHED
+
+    @property
+    def _pending(self):
+        """What the watchers are to be told: a function and its arguments, or None."""
+        return self.pending
+
+    @_pending.setter
+    def _pending(self, pending):
+        self.pending = pending
+        self.unusual = self.unusual | PENDING if pending is not None else self.unusual & ~PENDING
+
+    # ---- what comes in ----------------------------------------------------------------------------------------------
+
+    @cython.final
     cdef int read_words(self, groups, int64_t* words) except -1:
         """Put the words of an event's groups where `words` begins."""
         if groups is None:
             raise InvalidInput(f"groups must be {', '.join(self.maker.attributes)}, got none")
         return self.maker.read(groups, words)
 
+    @cython.final
     cdef bytes words_as_bytes(self, int64_t* words):
         return PyBytes_FromStringAndSize(<char*>words, self.cells.attributes * sizeof(int64_t))
 
@@ -710,231 +876,18 @@ cdef class Stream:
         cdef int64_t[MOST_ATTRIBUTES] words
         if self.maker is None:
             if groups is not None:
-                raise InvalidInput(NO_GROUPS)
+                self._refuse_groups()
             return None
         self.read_words(groups, &words[0])
         return self.words_as_bytes(&words[0])
 
-    @cython.critical_section
-    def _forecast(self, score, bytes words=None):
-        """Make a forecast, and count it."""
-        return self.forecast(score, self.checked_words(words))
-
+    @cython.final
     cdef int64_t* checked_words(self, bytes words) except? NULL:
         if self.maker is None:
             return NULL
         if words is None or PyBytes_GET_SIZE(words) != <Index>(self.cells.attributes * sizeof(int64_t)):
             raise ValueError(f"the event needs {self.cells.attributes} words")
         return <int64_t*>PyBytes_AS_STRING(words)
-
-    cdef Forecast forecast(self, double score, int64_t* words):
-        cdef Played played
-        cdef Forecast forecast = Forecast.__new__(Forecast)
-        cdef object owed = (self._announce, self._events + 1, score) if self._is_watched else None
-        forecast.issuer = self._signature or self._sign()
-        self.latest = -1
-        if self.maker is not None:
-            forecast.groups = self.words_as_bytes(words)
-        played = self.ask(score, 0.0, words, self.scratch)
-        if self.spec.draws and played.low != played.high:  # the draw matters: only now is it worth making
-            forecast.hedges = True
-            forecast.low, forecast.weight_low, forecast.high, forecast.weight_high = (
-                played.low, played.weight, played.high, 1.0 - played.weight
-            )
-            played = self.ask(score, uniform_of(self.draws_key, <uint64_t>self._events), words, self.scratch)
-        (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.score, forecast.expert = score, self.asked.expert
-        forecast.bin, forecast.cell = played.bin, played.cell
-        forecast.event, forecast.seen = self._events, <int64_t>self.row.data[N]
-        forecast.width, forecast.origin = self.scratch.n, self.origin
-        memcpy(forecast.receipt, self.receipt, self.scratch.n * sizeof(double))
-        self.latest = self._events
-        self._events += 1
-        self._owed = owed
-        return forecast
-
-    cdef Played ask(self, double score, double u, int64_t* words, F64 receipt) noexcept:
-        cdef Played played
-        if self.maker is not None:
-            ask_grouped(
-                &self.spec, &self.cells, self.row, score, u, I64(words, self.cells.attributes), receipt, &self.asked,
-                &played,
-            )
-            return played
-        if self.small:
-            return ask_small(&self.spec, self.row, score, u, receipt, &self.asked)
-        return ask_any(&self.spec, self.row, score, u, receipt, &self.asked)
-
-    @cython.critical_section
-    def _peek(self, double score, bytes words=None):
-        """What `_forecast` would say."""
-        return self.peeked(score, self.checked_words(words))
-
-    cdef double peeked(self, double score, int64_t* words) noexcept:
-        cdef double[MOST_RECEIPT] receipt
-        cdef double u = uniform_of(self.draws_key, <uint64_t>self._events) if self.spec.draws else 0.0
-        self.latest = -1
-        return self.ask(score, u, words, F64(&receipt[0], self.scratch.n)).forecast
-
-    # ---- its outcome ------------------------------------------------------------------------------------------------
-
-    @cython.critical_section
-    def update(self, forecast, outcome):
-        """Learn the outcome of a forecast, now or any time later, in any order -> "learnt" or "repeated".
-
-        The same outcome a second time changes nothing ("repeated"), and another one is an `OutcomeConflict`; it does
-        not matter whether the receipt is the object itself or was read from JSON, nor whether the calibrator was
-        restored from a snapshot in between. How far back this reaches: docs/receipts.md.
-
-        Raises
-        ------
-        InvalidInput : the outcome is not 0 or 1, or the forecast is no receipt or a damaged one.
-        OutcomeConflict : another outcome was learnt for this forecast.
-        UnknownForecast : the forecast was made by another calibrator, or is so old that nobody knows whether its
-            outcome was learnt.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> cal = Calibrator(OPS)
-        >>> first, second = cal.predict(0.9), cal.predict(0.4)
-        >>> cal.update(second, 0), cal.update(first, 1), cal.update(first, 1)
-        ('learnt', 'learnt', 'repeated')
-        >>> cal.outcomes
-        2
-        """
-        cdef double y
-        cdef Forecast given
-        cdef int64_t at
-        cdef uint8_t* marks
-        cdef tuple span
-        if type(forecast) is not Forecast:
-            raise not_a_receipt(forecast, "Forecast", outcome)
-        given = forecast
-        if PyLong_CheckExact(outcome) and (outcome is ZERO or outcome is ONE):
-            y = 1.0 if outcome is ONE else 0.0
-        else:
-            y = check_outcome(outcome)
-        if not (
-            self.is_busy or self._is_forked or self._is_watched or self._is_member or self._needs_history
-            or self._has_batch or self._owed is not None
-            or given.origin is not self.origin
-        ):
-            span = self._receipts.settled.span
-            at = given.event - <int64_t>span[0]
-            if 0 <= at < PyByteArray_GET_SIZE(span[1]):
-                marks = <uint8_t*>PyByteArray_AS_STRING(span[1])
-                if marks[at] == 0:
-                    self.move(given, y)
-                    marks[at] = LEARNT_ZERO + (y == 1.0)
-                    if (
-                        self.maker is not None and not self._is_crowded
-                        and self.row.data[self.cells.start + EVICTED] >= self.cells.slots
-                    ):
-                        self._warn_of_crowd()
-                    return "learnt"
-        return self._update_alone(given, y)
-
-    cdef void move(self, Forecast forecast, double y) noexcept:
-        """Learn on the row."""
-        cdef double[MOST_RECEIPT] receipt
-        if self.maker is not None:
-            learn_grouped(
-                &self.spec, &self.cells, self.row, <double>self._events, forecast.score, forecast.cell, y,
-                I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
-                F64(&forecast.receipt[0], forecast.width),
-            )
-        elif self.is_fresh(forecast):  # nothing has moved since it was asked
-            settle_any(&self.spec, self.row, <double>self._events, &self.asked, forecast.cell, y, self.scratch, self.small)
-        else:
-            memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
-            learn_late(&self.spec, self.row, <double>self._events, forecast.score, forecast.cell, y, F64(&receipt[0], self.spec.receipt), self.small)
-        self.latest = -1
-
-    @cython.critical_section
-    def _learn(self, forecast, double y):
-        """Learn on the row, and nothing else."""
-        self.learn(forecast, y)
-
-    cdef int learn(self, forecast, double y) except -1:
-        self.move(<Forecast?>forecast, y)
-        return 0
-
-    @cython.critical_section
-    def _settle(self, forecast, double y, Marks settled, owed, row=None):
-        """Learn the outcome, or take the row in which it was learnt; mark it; and note what the monitors are owed."""
-        cdef F64 learnt = F64_of(row, "row") if row is not None else self.row
-        cdef int64_t event = forecast.event
-        if row is None:
-            self.learn(forecast, y)
-        else:
-            memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
-            self.latest = -1
-        settled.mark_as(event, <Index>y)
-        self._receipts.settled = settled
-        self._owed = owed
-
-    @cython.critical_section
-    def _take_batch(self, row, int64_t events, Marks settled, owed):
-        """Take the row that a batch has left, and all that goes with it. Cells that it changed stay as they are."""
-        cdef F64 learnt = F64_of(row, "row")
-        memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
-        if self.maker is not None:
-            k_core_groups_forget_touched(self.cells)
-            self._has_batch = False
-        self._events, self._receipts.settled, self._owed = events, settled, owed
-        self.latest = -1
-
-
-# ---- a stream of many classes -----------------------------------------------------------------------------------------
-
-@cython.auto_pickle(False)  # `Calibrator` knows how
-cdef class VectorStream(Stream):
-    """The part of a `MultiCalibrator` that serves single events. Two classes are served by AUTO, as `Stream` does it."""
-
-    cdef Index K
-    cdef bint logits
-    cdef dict columns  # of the labels
-    cdef tuple labels
-    cdef object kept, worked  # hold the memory of the next two
-    cdef F64 remembered, work
-
-    def _serve_classes(self, tuple labels, dict columns, bint logits, work):
-        """After `_serve`: the labels in the order of their columns, and room for the kernels to work in."""
-        self.labels, self.columns, self.K, self.logits = labels, columns, len(labels), logits
-        self.kept, self.worked = numpy.zeros(max(1, self.spec.receipt)), work
-        self.remembered, self.work = F64_of(self.kept, "receipt"), F64_of(work, "work")
-
-    def _is_own(self, MultiForecast forecast):
-        return forecast.origin is self.origin
-
-    def _is_latest(self, MultiForecast forecast):
-        return self.is_new(forecast)
-
-    cdef bint is_new(self, MultiForecast forecast) noexcept:
-        return (
-            forecast.event == self.latest and forecast.origin is self.origin
-            and forecast.seen == <int64_t>self.row.data[N]
-        )
-
-    # ---- a forecast -------------------------------------------------------------------------------------------------
-
-    @cython.critical_section
-    def predict(self, scores, groups=None):
-        """Forecast one event of K scores. Nothing is learnt; keep the forecast until the label is known.
-
-        Raises
-        ------
-        InvalidInput : the scores are not K probabilities of sum 1 (or K finite logits).
-
-        >>> from calibeat import MultiCalibrator
-        >>> MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25]).probabilities.tolist()
-        [0.5, 0.25, 0.25]
-        """
-        if groups is not None:
-            raise InvalidInput(NO_GROUPS)
-        score = self._read(scores)
-        if self.is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
-            return self._predict_alone(score)
-        return self.forecast_classes(score)
 
     def _read(self, scores):
         """The K scores of an event as a new array, normalised."""
@@ -957,34 +910,183 @@ cdef class VectorStream(Stream):
             return self._check_score(scores)  # it says what is wrong
         return score
 
-    @cython.critical_section
-    def _forecast(self, score, words=None):
-        """Make a forecast, and count it."""
-        return self.forecast_classes(score)
+    # ---- a forecast -------------------------------------------------------------------------------------------------
 
-    cdef MultiForecast forecast_classes(self, score):
-        cdef MultiForecast forecast
-        cdef object owed
-        cdef F64 asked, probabilities, lanes
+    @cython.critical_section
+    def _forecast(self, Stream stream, score, bytes words=None):
+        """Make a forecast, and count it; the watchers are told later.
+
+        `score` is a number, or of K classes a checked array.
+        """
+        cdef object pending = None
+        cdef int64_t events = <int64_t>self.stats_of(stream._slot)[EVENTS] + 1
+        if self.watch is not None:
+            pending = self.watch.forecast, (stream._slot, events, score[1] if self.is_pair else score)
+        forecast = self.forecast_of(stream, score, self.checked_words(words))
+        if pending is not None:
+            self._pending = pending
+        return forecast
+
+    # ---- parts of a step that happens whole: see `all_at_once` -------------------------------------------------------
+
+    def _take(self, Stream stream, state, int64_t more, pending=None):
+        """Take the state that so many more events have left (None: it was moved where it lies)."""
+        cdef F64 row = self.row_of(stream._slot), learnt
+        cdef double* stats = self.stats_of(stream._slot)
+        if state is not None:
+            learnt = F64_of(state, "state")
+            memcpy(row.data, learnt.data, row.n * sizeof(double))
+        self.clock += more
+        stats[EVENTS] += <double>more
+        stats[LAST] = <double>self.clock
+        self.latest = -1
+        if pending is not None:
+            self._pending = pending
+
+    def _publish(self, Index count, int64_t clock):
+        """So many rows are there, and so many forecasts were made of them."""
+        self.count, self.clock, self.latest = count, clock, -1
+
+    def _settle_all(self, list ledgers, slots, events, outcomes, statuses, bint strict):
+        """Mark the outcomes of operations, each with the ledger of its slot; where the outcome is NaN it is a forecast.
+
+        A status is 0 where the outcome is to be learnt, 1 where it is learnt already, 2 where another one is, 3 where
+        nobody knows any more; slots of those that are not to be learnt become -1. If it is strict, they are an error,
+        and nothing has happened.
+        """
+        cdef I32 places = I32_of(slots, "slots")
+        cdef I64 numbers = I64_of(events, "events")
+        cdef F64 y = F64_of(outcomes, "outcomes")
+        cdef I64 found = I64_of(statuses, "statuses")
+        cdef Ledger ledger
+        cdef Index i, k
+        cdef int mark
+        for i in range(y.n):
+            ledger = ledgers[i]
+            ledger.close_until(<int64_t>self.stats_of(places.data[i])[EVENTS])
+            ledger.left = <int64_t>(self.stats_of(places.data[i])[EVENTS] - self.row_of(places.data[i]).data[N])
+        for i in range(y.n):
+            ledger = ledgers[i]
+            if y.data[i] != y.data[i]:
+                ledger.left += 1
+                continue
+            if found.data[i] == 0:
+                mark = ledger.mark_of(numbers.data[i])
+                if mark == OPEN_MARK and ledger.left > 0:
+                    ledger.reserve(numbers.data[i])
+                    ledger.note(numbers.data[i], <Index>y.data[i])
+                    ledger.left -= 1
+                    continue
+                if mark == CLOSED_MARK:
+                    found.data[i] = 3 if numbers.data[i] < ledger.given_up else 1
+                elif mark == OPEN_MARK:
+                    found.data[i] = 2
+                else:
+                    found.data[i] = 1 if ledger.column(numbers.data[i]) == <Index>y.data[i] else 2
+            if strict:
+                for k in range(i):
+                    if y.data[k] == y.data[k]:
+                        (<Ledger>ledgers[k]).open_again(numbers.data[k])
+                raise OutcomeConflict(f"receipt must be brought once, got one whose outcome is learnt - at row {i}")
+            places.data[i] = -1
+
+    def _account(self, list ledgers, slots, Index count, int64_t clock):
+        """Each ledger accounts for all forecasts of its slot."""
+        cdef I32 places = I32_of(slots, "slots")
+        cdef Index i
+        self._publish(count, clock)
+        for i in range(places.n):
+            if places.data[i] >= 0:
+                (<Ledger>ledgers[i]).known = <int64_t>self.stats_of(places.data[i])[EVENTS]
+
+    @cython.critical_section
+    def _open_and_forecast(self, Stream stream, score, Index count):
+        """The first forecast of a new stream, whose row was made ready: from here on it is there."""
+        cdef Index before = self.count
+        self.count = count
+        try:
+            return self._forecast(stream, score, None)
+        except BaseException:
+            self.count = before
+            raise
+
+    @cython.final
+    cdef forecast_of(self, Stream stream, score, int64_t* words):
+        if self.K == 1:
+            return self.forecast(stream, score, words)
+        if self.is_pair:
+            return MultiForecast._of_binary(self.forecast(stream, score[1], NULL), self.labels)
+        return self.forecast_classes(stream, score)
+
+    @cython.final
+    cdef Forecast forecast(self, Stream stream, double score, int64_t* words):
+        cdef Played played
+        cdef Forecast forecast = Forecast.__new__(Forecast)
+        cdef F64 row = self.row_of(stream._slot)
+        cdef int64_t event = <int64_t>self.stats_of(stream._slot)[EVENTS]
+        if stream._ledger.known != event:
+            stream._ledger.close_until(event)
+        if self.maker is not None:
+            forecast.groups = self.words_as_bytes(words)
+        self.latest = -1
+        played = self.ask(row, score, 0.0, words, self.scratch)
+        if self.spec.draws and played.low != played.high:  # the draw matters: only now is it worth making
+            forecast.hedges = True
+            forecast.low, forecast.weight_low, forecast.high, forecast.weight_high = (
+                played.low, played.weight, played.high, 1.0 - played.weight
+            )
+            played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
+        (<PyFloatObject*>forecast).ob_fval = played.forecast
+        forecast.score, forecast.expert = score, self.asked.expert
+        forecast.bin, forecast.cell = played.bin, played.cell
+        forecast.event, forecast.seen = event, <int64_t>row.data[N]
+        forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
+        forecast.origin = self.origin
+        memcpy(forecast.receipt, self.receipt, self.scratch.n * sizeof(double))
+        self.count_forecast(stream, event)
+        return forecast
+
+    @cython.final
+    cdef inline void count_forecast(self, Stream stream, int64_t event) noexcept:
+        cdef double* stats = self.stats_of(stream._slot)
+        self.latest, self.latest_slot = event, stream._slot
+        self.clock += 1
+        stream._ledger.known = event + 1
+        stats[EVENTS] = <double>(event + 1)
+        stats[LAST] = <double>self.clock
+
+    @cython.final
+    cdef Played ask(self, F64 row, double score, double u, int64_t* words, F64 receipt) noexcept:
+        cdef Played played
+        if self.maker is not None:
+            ask_grouped(
+                &self.spec, &self.cells, row, score, u, I64(words, self.cells.attributes), receipt, &self.asked, &played
+            )
+            return played
+        if self.small:
+            return ask_small(&self.spec, row, score, u, receipt, &self.asked)
+        return ask_any(&self.spec, row, score, u, receipt, &self.asked)
+
+    @cython.final
+    cdef MultiForecast forecast_classes(self, Stream stream, score):
+        cdef MultiForecast forecast = MultiForecast.__new__(MultiForecast)
+        cdef F64 asked, probabilities, lanes, row = self.row_of(stream._slot)
         cdef Index k, best = 0
-        if self.spec.classes == 0:
-            return MultiForecast._of_binary(self.forecast(score[1], NULL), self.labels)
-        forecast = MultiForecast.__new__(MultiForecast)
-        owed = (self._announce, self._events + 1, score) if self._is_watched else None
-        forecast.issuer = self._signature or self._sign()
+        cdef int64_t event = <int64_t>self.stats_of(stream._slot)[EVENTS]
+        if stream._ledger.known != event:
+            stream._ledger.close_until(event)
         forecast.probabilities, forecast.score = numpy.empty(self.K), score
         forecast.lanes = numpy.empty(self.spec.receipt)
         asked, probabilities = F64_of(score, "score"), F64_of(forecast.probabilities, "probabilities")
         lanes = F64_of(forecast.lanes, "lanes")
         # From here to the count no other thread runs: NumPy, which may let go of the interpreter's lock, is not called.
         self.latest = -1
-        k_core_vector_predict(self.spec.vector, self.K, self.row, asked, self.remembered, self.work, probabilities)
+        k_core_vector_predict(self.spec.vector, self.K, row, asked, self.remembered, self.work, probabilities)
         for k in range(self.spec.receipt):
             lanes.data[k] = self.remembered.data[k]
-        forecast.event, forecast.seen, forecast.origin = self._events, <int64_t>self.row.data[N], self.origin
-        self.latest = self._events
-        self._events += 1
-        self._owed = owed
+        forecast.event, forecast.seen = event, <int64_t>row.data[N]
+        forecast.name, forecast.generation, forecast.origin = stream._name, self.generation, self.origin
+        self.count_forecast(stream, event)
         for k in range(1, self.K):
             if probabilities.data[k] > probabilities.data[best]:
                 best = k
@@ -993,82 +1095,317 @@ cdef class VectorStream(Stream):
         return forecast
 
     @cython.critical_section
-    def _peek(self, score, words=None):
-        """What `_forecast` would say: the probabilities alone."""
-        cdef object probabilities = numpy.empty(self.K)
-        cdef F64 out = F64_of(probabilities, "probabilities")
-        if self.spec.classes == 0:
-            out.data[1] = self.peeked(score[1], NULL)
+    def _peek(self, Stream stream, score, bytes words=None):
+        """What `_forecast` would say of one event: a number, or K of them."""
+        cdef object probabilities
+        cdef F64 out
+        if self.K == 1:
+            return self.peeked(stream, score, self.checked_words(words))
+        probabilities = numpy.empty(self.K)
+        out = F64_of(probabilities, "probabilities")
+        if self.is_pair:
+            out.data[1] = self.peeked(stream, score[1], NULL)
             out.data[0] = 1.0 - out.data[1]
         else:
             self.latest = -1
             k_core_vector_predict(
-                self.spec.vector, self.K, self.row, F64_of(score, "score"), self.remembered, self.work, out
+                self.spec.vector, self.K, self.row_of(stream._slot), F64_of(score, "score"), self.remembered, self.work, out
             )
         return probabilities
 
-    # ---- its label --------------------------------------------------------------------------------------------------
+    @cython.final
+    cdef double peeked(self, Stream stream, double score, int64_t* words) noexcept:
+        cdef double[MOST_RECEIPT] receipt
+        cdef uint64_t event = <uint64_t>self.stats_of(stream._slot)[EVENTS]
+        cdef double u = uniform_of(stream._draws_key, event) if self.spec.draws else 0.0
+        self.latest = -1
+        return self.ask(self.row_of(stream._slot), score, u, words, F64(&receipt[0], self.scratch.n)).forecast
+
+    # ---- its outcome ------------------------------------------------------------------------------------------------
 
     @cython.critical_section
-    def update(self, forecast, label):
-        """Learn the label of a forecast, now or any time later, in any order -> "learnt" or "repeated".
+    def _learn(self, Stream stream, forecast, double y):
+        """Learn the outcome of a forecast of this stream, and mark it; the watchers are told later."""
+        cdef object pending = None
+        if self.watch is not None:
+            given = (<MultiForecast?>forecast).binary if self.is_pair else forecast
+            pending = self.watch.outcome, (stream._slot, given, y, *self.watch.moment(stream._slot))
+        self.learn(stream, forecast, y)
+        if pending is not None:
+            self._pending = pending
 
-        The same label a second time changes nothing ("repeated"); another one is an `OutcomeConflict`, also when the
-        receipt travelled as JSON or the calibrator was restored in between. docs/receipts.md says how far back that
-        reaches.
+    @cython.final
+    cdef int learn(self, Stream stream, given, double y) except -1:
+        cdef Ledger ledger = stream._ledger
+        cdef Forecast forecast
+        if self.K == 1 or self.is_pair:
+            forecast = given if self.K == 1 else (<MultiForecast?>given).binary
+            ledger.reserve(forecast.event)
+            self.move(stream._slot, forecast, y)
+            ledger.note(forecast.event, <Index>y)
+        else:
+            ledger.reserve((<MultiForecast?>given).event)
+            self.move_classes(stream._slot, <MultiForecast>given, <Index>y)
+            ledger.note((<MultiForecast>given).event, <Index>y)
+        self.latest = -1
+        return 0
 
-        >>> from calibeat import MultiCalibrator
-        >>> cal = MultiCalibrator(["cat", "dog", "bird"])
-        >>> first, second = cal.predict([0.1, 0.1, 0.8]), cal.predict([0.3, 0.3, 0.4])
-        >>> cal.update(second, "cat"), cal.update(first, "bird"), cal.update(first, "bird")
-        ('learnt', 'learnt', 'repeated')
+    @cython.final
+    cdef void move(self, Index slot, Forecast forecast, double y) noexcept:
+        """Learn on the row."""
+        cdef double[MOST_RECEIPT] receipt
+        cdef F64 row = self.row_of(slot)
+        cdef double t = self.stats_of(slot)[EVENTS]
+        if self.pool.learns:
+            teach_pool(&self.spec, &self.pool, F64(&forecast.score, 1), y)
+        if self.maker is not None:
+            learn_grouped(
+                &self.spec, &self.cells, row, t, forecast.score, forecast.cell, y,
+                I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
+                F64(&forecast.receipt[0], forecast.width),
+            )
+        elif self.is_latest(slot, forecast.event, forecast.seen, forecast.origin):  # nothing has moved since it was asked
+            settle_any(&self.spec, row, t, &self.asked, forecast.cell, y, self.scratch, self.small)
+        else:
+            memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
+            learn_late(
+                &self.spec, row, t, forecast.score, forecast.cell, y, F64(&receipt[0], self.spec.receipt), self.small
+            )
+        if self.counts_losses:
+            row.n = self.stride
+            k_core_stats_add_losses(row, self.width, forecast.score, PyFloat_AS_DOUBLE(forecast), y)
 
-        Raises
-        ------
-        InvalidInput : the label is no class, or the receipt is damaged.
-        UnknownForecast : another stream has issued the receipt, or it is too old.
-        OutcomeConflict : another label of this event was learnt.
-        """
-        cdef MultiForecast given
-        cdef int64_t at
-        cdef Index column
-        cdef tuple span
-        if type(forecast) is not MultiForecast:
-            raise not_a_receipt(forecast, "MultiForecast", label)
-        given = forecast
-        found = self.columns.get(label) if type(label) is str or type(label) is int else None
-        column = self._check_label(label) if found is None else found
-        if not (
-            self.is_busy or self._is_forked or self._is_watched or self._is_member or self._owed is not None
-            or given.origin is not self.origin
-        ):
-            span = self._receipts.settled.span
-            at = given.event - <int64_t>span[0]
-            if 0 <= at < PyByteArray_GET_SIZE(span[1]) and (<bytearray>span[1])[at] == 0:
-                self.learn(given, column)
-                self._receipts.settled.mark_as(given.event, column)
-                return "learnt"
-        return self._update_alone(given, <double>column)
+    @cython.final
+    cdef inline bint is_latest(self, Index slot, int64_t event, int64_t seen, origin) noexcept:
+        return (
+            event == self.latest and slot == self.latest_slot and origin is self.origin
+            and seen == <int64_t>self.row_of(slot).data[N]
+        )
 
-    cdef int learn(self, given, double y) except -1:
-        cdef MultiForecast forecast = <MultiForecast?>given
-        cdef Index column = <Index>y
-        cdef double issued
-        if self.spec.classes == 0:
-            self.move(forecast.binary, y)
-            return 0
-        issued = F64_of(forecast.probabilities, "probabilities").data[column]
-        if self.is_new(forecast):  # the scratch is still about it
+    @cython.final
+    cdef int move_classes(self, Index slot, MultiForecast forecast, Index column) except -1:
+        cdef F64 probabilities = F64_of(forecast.probabilities, "probabilities")
+        cdef F64 lanes = F64_of(forecast.lanes, "lanes"), score = F64_of(forecast.score, "score")
+        cdef F64 row = self.row_of(slot)
+        cdef double t = self.stats_of(slot)[EVENTS]
+        if self.is_latest(slot, forecast.event, forecast.seen, forecast.origin):  # the scratch is still about it
             k_core_vector_settle(
-                self.spec.vector, self.K, self.row, <double>self._events, column, self.remembered, self.work, issued
+                self.spec.vector, self.K, row, t, column, self.remembered, self.work, probabilities.data[column]
             )
         else:
             k_core_vector_update(
-                self.spec.vector, self.K, self.row, <double>self._events, column, F64_of(forecast.lanes, "lanes"),
-                self.work, issued,
+                self.spec.vector, self.K, row, t, column, lanes, self.work, probabilities.data[column]
             )
-        self.latest = -1
+        if self.pool.learns:
+            teach_pool(&self.spec, &self.pool, score, <double>column)
+        if self.counts_losses:
+            row.n = self.stride
+            k_core_stats_add_class_losses(row, self.width, score, probabilities, column)
         return 0
+
+
+@cython.auto_pickle(False)  # `Calibrator` knows how
+cdef class Stream:
+    """One stream: a row of a host, its ledger, and what is on its receipts. It serves single events."""
+
+    cdef readonly StreamRows _rows
+    cdef public Index _slot
+    cdef public int64_t _moves  # that the slot is right for
+    cdef public object _key  # of the stream in a bank; None alone
+    cdef public Ledger _ledger
+    cdef readonly uint64_t _name  # on its receipts
+    cdef uint64_t _draws_key
+    cdef public int64_t _begun  # the first event of this generation: earlier receipts may be of any one
+
+    def _stand_on(self, StreamRows rows not None, Index slot, Ledger ledger not None, uint64_t name, uint64_t draws_key, int64_t begun=0, key=None):
+        """Be the stream of this row."""
+        self._rows, self._ledger, self._name, self._draws_key = rows, ledger, name, draws_key
+        self._slot, self._moves, self._begun, self._key = slot, rows.moves, begun, key
+
+    @cython.critical_section
+    def predict(self, score, groups=None):
+        """Forecast one event. The row does not change; keep the forecast until the outcome is known.
+
+        `groups` has the values of the attributes, where the calibrator has groups: a dict, or a sequence in their order,
+        which is faster. Of many classes `score` has K numbers, and there are no groups.
+
+        Raises
+        ------
+        InvalidInput : the score is no number in [0, 1] (or no K probabilities of sum 1, or K finite logits); a group is
+            missing or unknown, or its value is none that it can have.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> Calibrator(OPS).predict(0.25).probability
+        0.25
+        """
+        cdef double s = 0.0
+        cdef StreamRows rows = self._rows
+        cdef int64_t[MOST_ATTRIBUTES] words
+        if rows is None:
+            raise InvalidInput(NOT_MADE)
+        if rows.K == 1:
+            if PyFloat_CheckExact(score) and 0.0 <= PyFloat_AS_DOUBLE(score) <= 1.0:
+                s = PyFloat_AS_DOUBLE(score)
+            else:
+                score = s = check_score(score)
+            if rows.maker is not None:
+                rows.read_words(groups, &words[0])
+            elif groups is not None:
+                rows._refuse_groups()
+        else:
+            if groups is not None:
+                rows._refuse_groups()
+            score = rows._read(score)
+        if rows.unusual & ~(REFITS | CROWDED) or self._moves != rows.moves:  # the lock is held from the first line to the last
+            return rows._predict_slowly(self, score, rows.words_as_bytes(&words[0]) if rows.maker is not None else None)
+        if rows.K == 1:
+            return rows.forecast(self, s, &words[0])
+        return rows.forecast_of(self, score, NULL)
+
+    @cython.critical_section
+    def update(self, forecast, outcome):
+        """Learn the outcome of a forecast, now or any time later, in any order -> "learnt" or "repeated".
+
+        The same outcome a second time changes nothing ("repeated"), and another one is an `OutcomeConflict`; it does
+        not matter whether the receipt is the object itself or was read from JSON, nor whether the calibrator was
+        restored from a snapshot in between. How far back this reaches: docs/receipts.md. Of many classes the outcome is
+        the label.
+
+        Raises
+        ------
+        InvalidInput : the outcome is not 0 or 1 (or no class), or the forecast is no receipt or a damaged one.
+        OutcomeConflict : another outcome was learnt for this forecast.
+        UnknownForecast : the forecast was made by another calibrator, or is so old that nobody knows whether its
+            outcome was learnt.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> cal = Calibrator(OPS)
+        >>> first, second = cal.predict(0.9), cal.predict(0.4)
+        >>> cal.update(second, 0), cal.update(first, 1), cal.update(first, 1)
+        ('learnt', 'learnt', 'repeated')
+        >>> cal.outcomes
+        2
+        """
+        cdef double y
+        cdef StreamRows rows = self._rows
+        cdef int64_t event
+        cdef bint is_own
+        if rows is None:
+            raise InvalidInput(NOT_MADE)
+        if rows.labels is None:
+            if type(forecast) is not Forecast:
+                raise not_a_receipt(forecast, "Forecast", outcome)
+            event = (<Forecast>forecast).event
+            is_own = (<Forecast>forecast).origin is rows.origin and (<Forecast>forecast).name == self._name
+            if PyLong_CheckExact(outcome) and (outcome is ZERO_OBJECT or outcome is ONE_OBJECT):
+                y = 1.0 if outcome is ONE_OBJECT else 0.0
+            else:
+                y = check_outcome(outcome)
+        else:
+            if type(forecast) is not MultiForecast:
+                raise not_a_receipt(forecast, "MultiForecast", outcome)
+            event = (<MultiForecast>forecast).event
+            is_own = (<MultiForecast>forecast).origin is rows.origin and (<MultiForecast>forecast).name == self._name
+            found = rows.columns.get(outcome) if type(outcome) is str or type(outcome) is int else None
+            y = rows._check_label(outcome) if found is None else found
+        if is_own and rows.unusual & ~CROWDED == 0 and self._moves == rows.moves and self._ledger.mark_of(event) == OPEN_MARK:
+            rows.learn(self, forecast, y)
+            if rows.unusual & CROWDED and rows.row_of(self._slot).data[rows.cells.start + EVICTED] >= rows.cells.slots:
+                rows.after_learning()
+            return "learnt"
+        return rows._update_slowly(self, forecast, y, is_own)
+
+
+# ---- steps that happen whole -----------------------------------------------------------------------------------------
+
+cdef set threads_at_work = set()  # that are in the middle of a step: a fork waits for their end
+cdef Index tasks_at_work = 0  # of such steps, in threads of their own
+cdef bint is_forking = False
+
+
+def before_fork():
+    """Wait until no step of another thread is at work, and let none begin.
+
+    A handler of signals may fork in the middle of a step of its own thread: then the tasks of that step are waited for.
+    """
+    global is_forking
+    is_forking = True
+    while tasks_at_work > 0 or len(threads_at_work - {get_ident()}) > 0:
+        sleep(0.0005)
+
+
+def after_fork():
+    """Let steps begin again."""
+    global is_forking
+    is_forking = False
+
+
+def all_at_once(list calls):
+    """Make calls of compiled functions, one after another: no signal is heard before the last one has returned.
+
+    Only the first may fail: then nothing has happened. A signal that `outside_of_signals` has heard is raised at the end.
+    """
+    cdef tuple call
+    cdef object signal = None, thread = get_ident()
+    cdef bint is_first = True, is_inner = thread in threads_at_work
+    while is_forking and not is_inner:
+        sleep(0.0005)
+    threads_at_work.add(thread)
+    try:
+        for call in calls:
+            try:
+                call[0](*<tuple>call[1])
+            except BaseException as error:
+                if is_first:
+                    raise
+                signal = error
+            is_first = False
+    finally:
+        if not is_inner:
+            threads_at_work.discard(thread)
+    if signal is not None:
+        raise signal
+
+
+def outside_of_signals(list tasks):
+    """Do each task (a function and its arguments) in a thread of its own, and wait for all of them.
+
+    Python tells other threads of no signal. One that comes meanwhile is raised in the caller when all is done. Where the
+    system has no more threads to give, the caller does the work. An error of a task is raised after all have ended.
+    It is called by `all_at_once` only.
+    """
+    global tasks_at_work
+    cdef object ended = SimpleQueue()
+    cdef list errors = []
+    cdef object signal = None
+    cdef Index left = 0
+    for task in tasks:
+        tasks_at_work += 1
+        try:
+            start_new_thread(_do_task, (task, ended, errors))
+        except Exception:
+            _do_task(task, ended, errors)
+        left += 1
+    while left > 0:
+        try:
+            ended.get()
+            left -= 1
+        except BaseException as error:  # a signal: its handler runs while the queue is waited for
+            signal = error
+    if errors:
+        raise errors[0]
+    if signal is not None:
+        raise signal
+
+
+def _do_task(tuple task, ended, list errors):
+    global tasks_at_work
+    try:
+        task[0](*<tuple>task[1])
+    except BaseException as error:
+        errors.append(error)
+    tasks_at_work -= 1
+    ended.put(True)
 
 
 def not_a_receipt(given, str kind, outcome):
@@ -1106,6 +1443,10 @@ cdef apart_void ask_grouped(
     asked[0] = k_core_kernel_ask(spec[0], row, score, receipt)
     played[0] = k_core_groups_play_grouped(spec[0], cells[0], row, asked[0], u, words, cells.found, receipt)
     asked.expert = receipt.data[cells.receipt + GROUPED_EXPERT]  # the one before calibeating
+
+
+cdef apart_void teach_pool(Spec* spec, Pool* pool, F64 score, double y) noexcept nogil:
+    k_hosts_pool_learn(spec[0], pool[0], score, y)
 
 
 cdef apart_void learn_grouped(

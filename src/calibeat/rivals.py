@@ -35,7 +35,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from calibeat._compiled import Forecast, not_a_receipt
+from calibeat._compiled import CLOSED, OPEN, ZERO, Forecast, Ledger, not_a_receipt
 from calibeat._util.check import (
     check_due,
     check_lengths,
@@ -51,7 +51,6 @@ from calibeat._util.columns import like
 from calibeat._util.extras import need
 from calibeat._util.types import Ints, UpdateStatus, Vector
 from calibeat.hosts.groups import PAIRS_UP_TO, Groups, WordMaker
-from calibeat.hosts.ledger import CLOSED, OPEN, ZERO, SettledEvents
 from calibeat.late import in_order
 
 from .errors import InvalidInput, OutcomeConflict, UnknownForecast
@@ -237,7 +236,7 @@ class _Served(NamedTuple):
     rival: Rival
     events: int
     outcomes: int
-    settled: SettledEvents
+    settled: Ledger
 
 
 class Host:
@@ -275,7 +274,7 @@ class Host:
         if takes_groups(made) != (groups is not None):
             wanted = "be named, the rival looks at them" if groups is None else "be left out, the rival takes none"
             raise InvalidInput(f"groups of {name} must {wanted}")
-        self._served = _Served(made, 0, 0, SettledEvents())
+        self._served = _Served(made, 0, 0, Ledger())
         self._words = self._make_words()
 
     def _make_words(self) -> WordMaker | None:
@@ -287,7 +286,7 @@ class Host:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         served = state["_served"]
-        settled = SettledEvents.load(served.settled, served.events, served.outcomes)
+        settled = Ledger.load(served.settled, served.events, served.outcomes)
         vars(self).update(state, _served=served._replace(settled=settled))
         self._words = self._make_words()
 
@@ -369,7 +368,8 @@ class Host:
         order = in_order(when, np.flatnonzero(learnt), n).tolist()
         events, rival = (asked, known, when.tolist(), order), copy.deepcopy(served.rival)
         forecasts = play(lambda _: rival, [0] * n, *events, words=words, name=self.name, begin=served.events)
-        settled = served.settled.after(served.events, np.where(learnt, known, np.nan))
+        settled = served.settled.copy()
+        settled.batch(served.events, np.where(learnt, known, np.nan))
         self._served = _Served(rival, served.events + n, served.outcomes + len(order), settled)
         return like(scores, forecasts)
 

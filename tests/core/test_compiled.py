@@ -113,7 +113,7 @@ def compares(*names: str) -> Callable[[Scenario], Scenario]:
 
 # Every method on a stream at once and late: rows, forecasts, cells, receipts and what a refit leaves.
 METHODS = variants() | extremes()
-OF_METHODS = {"hosts_ledger_mark_outcomes", "core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
+OF_METHODS = {"core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
 OF_REFITS = {"core_kernel_update", "core_features_features_of_all"}
 
 
@@ -139,8 +139,8 @@ def rows_from_outside() -> None:
     for method in (AUTO, HOPS, TOPS):
         bank = Bank(method, seed=1)
         bank.run(np.arange(300) % 7, *drifting(300))
-        good = bank._store.matrix[: len(bank)].copy()
-        limits.check_rows(method, good, bank._clock)
+        good = bank._rows.matrix[: len(bank)].copy()
+        limits.check_rows(method, good, bank._rows.clock)
         stats, cells = method.width, method.spec.cells
         changes = {
             stats: -1.0,
@@ -160,7 +160,7 @@ def rows_from_outside() -> None:
             bad = good.copy()
             bad[3, column] = value
             with pytest.raises(calibeat.InvalidInput, match="at row 3"):
-                limits.check_rows(method, bad, bank._clock)
+                limits.check_rows(method, bad, bank._rows.clock)
 
 
 @compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")
@@ -272,7 +272,7 @@ def banks_of_strings() -> None:
         assert found == keys_of_banks.DAMAGED
 
 
-@compares("hosts_rows_fold_rows", "hosts_pool_learn")
+@compares("hosts_rows_fold_rows")
 def folds() -> None:
     rng = np.random.default_rng(3)
     scores = rng.random(60)
@@ -547,11 +547,7 @@ def rollups() -> None:
 
 
 @compares(
-    "core_loops_run_grouped",
-    "core_loops_run_grouped_late",
-    "core_loops_predict_many",
-    "core_groups_forget_touched",
-    "core_groups_restore",
+    "core_loops_run_grouped", "core_loops_run_grouped_late", "core_loops_predict_many", "core_groups_forget_touched"
 )
 def groups() -> None:
     for method, slots in ((AUTO, 64), (AUTO, 8), (calibeat.GAUTO, 64), (Method(AUTO.features, AUTO.learner), 64)):
@@ -560,10 +556,9 @@ def groups() -> None:
             host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=slots, seed=1), method)
             words = host.words(columns)
             host.run(scores, outcomes, words, due)
-            host.table.predict_many(host.row, scores, scores, words, np.empty(150))
-            host.table.begin()
+            host.predict_many(scores, words)
+            calibeat.core.groups.forget_touched(host.table.cells)
             host.run(scores[:30], outcomes[:30], words)
-            host.table.undo()
     for due in (None, group_streams.delays(150, 20.0)):
         host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
         host.run(scores, outcomes, host.words(columns), due, raw_below=1)

@@ -200,9 +200,7 @@ def test_predicting_changes_nothing() -> None:
     row, slots = host.row.copy(), host.table.read_slots(np.arange(64))
     again = host.run(scores, np.full(300, np.nan), words)
     assert (host.row == row).all() and (host.table.read_slots(np.arange(64)) == slots).all()
-    forecasts = np.empty(300)
-    host.table.predict_many(host.row, scores, np.empty(300), words, forecasts)
-    assert (forecasts == again).all()
+    assert (host.predict_many(scores, words) == again).all()
 
 
 def test_until_the_first_eviction_forecasts_do_not_depend_on_the_seed() -> None:
@@ -311,51 +309,18 @@ def test_eviction_is_deterministic_and_forgets_what_is_worth_least() -> None:
     assert (other.run(scores, outcomes, other.words(columns)) != first.run(scores, outcomes, words)).any()
 
 
-# ---- all or nothing --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cells", [64, 2**12])
-def test_a_batch_can_be_undone(cells: int) -> None:
-    scores, outcomes, columns = world(600, 3, 12)
-    host = Host(Groups(names_of(3), cells=cells, seed=2))
-    words = host.words(columns)
-    host.run(scores[:300], outcomes[:300], words)
-    row, held = host.row.copy(), host.table.read_slots(np.arange(cells))
-    host.table.begin()
-    expected = host.run(scores[300:], outcomes[300:], words[900:])
-    after = host.table.read_slots(np.arange(cells))
-    changed = set(np.flatnonzero(after != held))
-    assert set(host.table.touched()) == changed and len(host.table.touched()) == len(changed)
-    host.table.undo()
-    host.row[:], host.events = row, 300
-    assert (host.table.read_slots(np.arange(cells)) == held).all()
-    assert len(host.table.touched()) == 0
-    host.table.begin()
-    assert (host.run(scores[300:], outcomes[300:], words[900:]) == expected).all()
-    assert set(host.table.keep()) == changed and len(host.table.touched()) == 0
-    assert (host.table.read_slots(np.arange(cells)) == after).all()
-    host.table.undo()  # too late: it was kept
-    assert (host.table.read_slots(np.arange(cells)) == after).all()
-    host.table.begin()
-    host.run(scores, outcomes, words)
-    kept = host.table.read_slots(np.arange(cells))
-    forget_touched(host.table._plain)  # as a stream does in the step that takes the row
-    host.table.undo()
-    assert (host.table.read_slots(np.arange(cells)) == kept).all()
-
-
 def test_touched_slots_are_all_that_a_store_has_to_keep() -> None:
     scores, outcomes, columns = world(600, 2, 12)
     host = Host(Groups(names_of(2), cells=64, seed=2))
     stored = GroupTable(host.table.groups, AUTO)
     words = host.words(columns)
     for i in range(0, 600, 50):
-        host.table.begin()
+        held = host.table.read_slots(np.arange(64))
         host.run(scores[i : i + 50], outcomes[i : i + 50], words[2 * i : 2 * i + 100])
-        slots = host.table.keep()
-        stored.write_slots(
-            slots, np.frombuffer(host.table.read_slots(slots).tobytes(), host.table.read_slots(slots).dtype)
-        )
+        slots = host.table.touched().copy()
+        assert set(slots) == set(np.flatnonzero(host.table.read_slots(np.arange(64)) != held))
+        forget_touched(host.table.cells)
+        stored.write_slots(slots, host.table.read_slots(slots))
     assert (stored.read_slots(np.arange(64)) == host.table.read_slots(np.arange(64))).all()
 
 

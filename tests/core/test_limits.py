@@ -349,7 +349,7 @@ def test_a_moment_beyond_all_events_is_refused() -> None:
 def test_each_number_of_groups_is_refused_outside_its_limits() -> None:
     calibrator = grouped(500)
     text, row = calibrator.to_json(), np.array(calibrator.row)
-    found = limits_of(GAUTO, calibrator._table.groups)  # type: ignore[union-attr]  # it has groups
+    found = limits_of(GAUTO, calibrator._rows.table.groups)  # type: ignore[union-attr]  # it has groups
     for at in range(GAUTO.width, len(row)):
         for value in (1e308, -1e308):
             bad = row.copy()
@@ -362,7 +362,7 @@ def test_each_number_of_groups_is_refused_outside_its_limits() -> None:
 
 def test_each_number_of_a_cell_is_refused_outside_its_limits() -> None:
     calibrator = grouped(500)
-    table: GroupTable = calibrator._table  # type: ignore[assignment]  # it has groups
+    table: GroupTable = calibrator._rows.table  # type: ignore[assignment]  # it has groups
     slots, row = table.occupied(), calibrator.row
     held = table.read_slots(slots)
     table.check_slots(slots, held, row)

@@ -38,7 +38,7 @@ def test_it_is_an_array_and_reads_well(cal: MultiCalibrator) -> None:
 def test_json_is_versioned_and_exact(method: str) -> None:
     forecast = MultiCalibrator(CLASSES, method).predict([0.2, 0.3, 0.5])
     data = json.loads(forecast.to_json())
-    assert data["v"] == 1
+    assert data["v"] == 2
     twin = MultiForecast.from_json(forecast.to_json())
     assert twin == forecast and hash(twin) == hash(forecast) and twin != data
     np.testing.assert_array_equal(twin.probabilities, forecast.probabilities)
@@ -48,8 +48,8 @@ def test_json_is_versioned_and_exact(method: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"v": 2}, "receipt of version 1, got version 2"),
-        ({"v": True}, "receipt of version 1, got version True"),
+        ({"v": 1}, "receipt of version 2, got version 1"),
+        ({"v": True}, "receipt of version 2, got version True"),
         ({"probabilities": [0.5, 0.5, 0.5]}, "probabilities must be a list of probabilities of sum 1"),
         ({"probabilities": "abc"}, "probabilities must be a list of probabilities"),
         ({"score": [0.5, float("nan"), 0.5]}, "score must be a list of probabilities"),
@@ -82,15 +82,15 @@ def test_a_calibrator_knows_its_own(cal: MultiCalibrator, data: dict[str, Any]) 
     other = MultiCalibrator(["a", "b", "c"])
     with pytest.raises(UnknownForecast, match="made with other classes or by another method - at event 0"):
         cal.update(other.predict([0.2, 0.3, 0.5]), "cat")
-    for change, error, message in (
-        ({"event": 9}, UnknownForecast, "one of the 1 that this calibrator has made, got event 9"),
-        ({"seen": 5}, InvalidInput, "seen must be a whole number"),
-        ({"lanes": []}, InvalidInput, "must remember the 43 numbers of its mixture"),
-        ({"score": [0.5, 0.25, 0.25]}, InvalidInput, "must remember the 43 numbers of its mixture"),
-        ({"probabilities": [1.0, 0.0, 0.0]}, InvalidInput, "must have 3 positive probabilities"),
-        ({"probabilities": [0.5, 0.5], "score": [0.5, 0.5]}, InvalidInput, "must have 3 positive"),
+    for change in (
+        {"event": 9},
+        {"seen": 5},
+        {"lanes": []},
+        {"score": [0.5, 0.25, 0.25]},
+        {"probabilities": [1.0, 0.0, 0.0]},
+        {"probabilities": [0.5, 0.5], "score": [0.5, 0.5]},
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(InvalidInput, match="forecast must be as it was issued, got a damaged one - at event"):
             cal.update(MultiForecast.from_dict({**data, **change}), "cat")
     assert cal.outcomes == 0
     cal.update(MultiForecast.from_dict(data), "cat")

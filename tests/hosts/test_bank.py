@@ -18,7 +18,7 @@ from conformance import delays, one_by_one_late, same, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import calibeat.hosts.bank
+import calibeat.hosts.keyed_rows
 from calibeat import (
     AIOLI,
     AUTO,
@@ -68,7 +68,7 @@ def test_same_bits_as_a_calibrator_per_key(name: str, data: st.DataObject) -> No
 def test_events_batches_and_threads_agree(
     method: Method, prior: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(calibeat.hosts.keyed_rows, "_WORTH_A_THREAD", 10)
     keys, scores, outcomes = events(400, 23)
     whole = Bank(method, seed=5, prior=prior)
     expected = whole.run(keys, scores, outcomes, threads=1)

@@ -97,41 +97,6 @@ def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
     assert bytes_of(bank, tmp_path) == before
 
 
-def interrupting(work: Any, at: int) -> Any:
-    """A loop that is broken off after its `at`-th call, as by Ctrl-C."""
-    calls = [0]
-
-    def loop(*arguments: Any) -> None:
-        work(*arguments)
-        calls[0] += 1
-        if calls[0] == at:
-            raise KeyboardInterrupt
-
-    return loop
-
-
-@pytest.mark.parametrize("name", ["run", "pool_rows"])
-def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
-    bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
-    before = bytes_of(bank, tmp_path)
-    module: Any = calibeat.core.loops if name == "run" else calibeat.hosts.bank
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, interrupting(getattr(module, name), at=1))
-        with pytest.raises(KeyboardInterrupt):
-            bank.run(["n", "a"], [0.1, 0.2], [1, 0])
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, interrupting(getattr(module, name), at=1))
-        with pytest.raises(KeyboardInterrupt):
-            fresh.run([1], [0.1], [1])
-    assert len(fresh) == 0
-    fresh.predict("of another kind", 0.5)
-    bank.run(["a"], [0.5], [1])
-    again = Bank.load(tmp_path / "b")
-    again.run(["a"], [0.5], [1])
-    assert before != bytes_of(bank, tmp_path) == bytes_of(again, tmp_path)
-
-
 def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     bank = Bank(OPS)
 

@@ -93,10 +93,9 @@ def test_the_bits_of_predict_and_update(method: Method, prior: str | None) -> No
 def test_rows_travel_between_processes() -> None:
     """A worker that gets the row and the receipt of a key does what the first would have done."""
     todo = operations(200, 9)
-    first, whole = Bank(AUTO, seed=3), Bank(AUTO, seed=3)
+    first, second, whole = (Bank(AUTO, seed=3, stream="cities") for _ in range(3))
     receipts = first.fold(["a", "b"], [0.3, 0.6], [nan, nan]).receipts.tolist()
-    whole.fold(["a", "b"], [0.3, 0.6], [nan, nan])
-    second = Bank(AUTO, seed=3)
+    assert whole.fold(["a", "b"], [0.3, 0.6], [nan, nan]).receipts.tolist() == receipts
     state = [row.tobytes() for row in first.rows(["b", "a"])]
     second.set_rows(["b", "a"], np.frombuffer(b"".join(state)).reshape(2, -1))
     second.fold(["b", "a"], [nan, nan], [1, 0], receipts[::-1])
@@ -106,18 +105,18 @@ def test_rows_travel_between_processes() -> None:
 
 
 def test_a_receipt_is_a_record() -> None:
-    for method, size in ((TOPS, 104), (AUTO, 104 + 8 * AUTO.receipt_width)):
+    for method, size in ((TOPS, 112), (AUTO, 112 + 8 * AUTO.receipt_width)):
         bank = Bank(method, seed=2)
         bank.run(["a"] * 3, [0.2, 0.4, 0.6], [1, 0, 1])
         found = bank.fold(["a", "b", "a"], [0.3, 0.5, 0.7], [nan, nan, nan])
         assert bank.receipt_type.itemsize == size and found.receipts.dtype == f"V{size}"
         assert all(type(receipt) is bytes and len(receipt) == size for receipt in found.receipts.tolist())
         records = found.receipts.view(bank.receipt_type)
-        assert records["version"].tolist() == [1, 1, 1] and records["event"].tolist() == [3, 0, 4]
+        assert records["version"].tolist() == [2, 2, 2] and records["event"].tolist() == [3, 0, 4]
         assert records["seen"].tolist() == [3, 0, 3] and records["score"].tolist() == [0.3, 0.5, 0.7]
         same(np.ascontiguousarray(records["probability"]), found.forecasts)
         forecast = bank.predict("b", 0.1)
-        assert f"{records['issuer'][1]:016x}" == forecast.issuer
+        assert f"{records['issuer'][1]:016x}-{records['generation'][1]:08x}" == forecast.issuer
         read = Forecast.from_bytes(found.receipts.tolist()[1])
         assert read.to_bytes() == found.receipts.tolist()[1] and read.event == 0
         # An array is taken as well as a list of bytes.
@@ -140,7 +139,7 @@ def test_receipts_of_fold_and_of_predict_are_the_same(method: Method, restart: b
     receipts = [single.predict(key, score) for key, score in todo]
     held = mixed.predict(*todo[0])
     made = mixed.fold([key for key, _ in todo[1:]], [score for _, score in todo[1:]], [nan] * 3).receipts.tolist()
-    issuer = {"issuer": ""}  # of another generation after a restart
+    issuer = {"issuer": "0" * 16}  # each signs with a number of its own
     for brought, receipt in zip(map(Forecast.from_bytes, made), receipts[1:], strict=True):
         assert brought.__replace__(**issuer) == receipt.__replace__(**issuer)
     for (key, _), receipt, y in zip(todo[::-1], receipts[::-1], (1, 0, 1, 0), strict=True):
@@ -150,10 +149,13 @@ def test_receipts_of_fold_and_of_predict_are_the_same(method: Method, restart: b
     mixed.fold(["b", "a"], [nan, nan], [1, 0], [made[0], held.to_bytes()])
     assert content(mixed) == content(single)
     for key, receipt in (("a", made[1]), ("a", held.to_bytes()), ("c", made[2])):
-        with pytest.raises(OutcomeConflict, match=r"brought once|one more than"):
-            mixed.fold([key], [nan], [1], [receipt])
-    mixed.update("a", held, 0)
-    mixed.update("a", Forecast.from_bytes(made[1]), 0)
+        for y in (0, 1):
+            with pytest.raises(OutcomeConflict, match="receipt must be brought once, got one whose outcome is learnt"):
+                mixed.fold([key], [nan], [y], [receipt])
+    for receipt in (held, Forecast.from_bytes(made[1])):
+        assert mixed.update("a", receipt, 0) == "repeated"
+        with pytest.raises(OutcomeConflict, match="already learnt, 0, got 1"):
+            mixed.update("a", receipt, 1)
     assert content(mixed) == content(single)
 
 
@@ -165,12 +167,13 @@ def damaged(receipt: bytes, bank: Bank, field: str, value: Any) -> bytes:
 
 @pytest.mark.parametrize("method", [TOPS, AUTO, OPS], ids=["tops", "auto", "ops"])
 def test_whatever_is_wrong_is_named_and_nothing_is_taken(method: Method) -> None:
-    bank = Bank(method, seed=2, prior="pooled")
-    bank.run(["a", "b"] * 3, [0.2, 0.4, 0.6, 0.1, 0.7, 0.3], [1, 0, 1, 0, 0, 1])
+    bank, alike = (Bank(method, seed=2, stream="cities", prior="pooled") for _ in range(2))
+    for each in (bank, alike):
+        each.run(["a", "b"] * 3, [0.2, 0.4, 0.6, 0.1, 0.7, 0.3], [1, 0, 1, 0, 0, 1])
     a, b = bank.fold(["a", "b"], [0.3, 0.5], [nan, nan]).receipts.tolist()
-    before = content(bank)
-    twin = Bank(method, seed=9)
-    foreign = twin.fold(["a"], [0.3], [nan]).receipts.tolist()[0]
+    before = content(bank, receipts=True)
+    foreign = Bank(method, seed=9).fold(["a"], [0.3], [nan]).receipts.tolist()[0]
+    later = alike.fold(["a", "a"], [0.3, 0.3], [nan, nan]).receipts.tolist()[1]
     cases: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
         ((["n", "c"], [0.5, nan], [nan, 1], [a]), {}, UnknownKey, "before an outcome, got a new key - at row 1"),
         ((["a"], [nan], [1], [b]), {}, UnknownForecast, "of this bank and this key, got another's - at row 0"),
@@ -188,29 +191,39 @@ def test_whatever_is_wrong_is_named_and_nothing_is_taken(method: Method) -> None
         ((["a", "a"], [0.5, nan], [nan, 1]), {"of": [-1, 1]}, InvalidInput, "earlier forecast or -1, got 1 - at row 1"),
         ((["a", "b"], [0.5, nan], [nan, 1]), {"of": [-1, 0]}, UnknownForecast, "of its own key"),
         ((["a", "a"], [0.5, nan], [nan, 1]), {"of": [-1]}, InvalidInput, "same length"),
-        ((["a", "a"], [nan] * 2, [1, 1], [a, a]), {}, OutcomeConflict, "one more than the forecasts .* at row 1"),
-        ((["a"], [nan], [1], [damaged(a, bank, "version", 2)]), {}, InvalidInput, "of version 1"),
-        ((["a"], [nan], [1], [damaged(a, bank, "event", 4)]), {}, UnknownForecast, "forecast that was made"),
-        ((["a"], [nan], [1], [damaged(a, bank, "seen", 40)]), {}, InvalidInput, "as it was issued"),
-        ((["a"], [nan], [1], [damaged(a, bank, "score", nan)]), {}, InvalidInput, "as it was issued"),
-        ((["a"], [nan], [1], [damaged(a, bank, "probability", 1.5)]), {}, InvalidInput, "as it was issued"),
+        ((["a", "b", "a"], [nan] * 3, [1, 1, 1], [a, b, a]), {}, OutcomeConflict, "brought once, .* at row 2"),
+        ((["a", "a"], [nan] * 2, [1, 0], [a, a]), {}, OutcomeConflict, "brought once, .* at row 1"),
+        ((["a"], [nan], [1], [damaged(a, bank, "version", 1)]), {}, InvalidInput, "of this version and this method"),
+        ((["a"], [nan], [1], [damaged(a, bank, "numbers", 77)]), {}, InvalidInput, "of this version and this method"),
+        ((["a"], [nan], [1], [later]), {}, UnknownForecast, "of a forecast that was made, got a later one - at row 0"),
     ]
-    if method is TOPS:
-        cases.append(((["a"], [nan], [1], [damaged(a, bank, "cell", 10)]), {}, InvalidInput, "as it was issued"))
-    if method is AUTO:
-        cases.append(((["a"], [nan], [1], [damaged(a, bank, "lanes", 0.3)]), {}, InvalidInput, "as it was issued"))
+    fields = {
+        "event": 1,
+        "seen": 4,
+        "score": 0.4,
+        "probability": 0.4,
+        "expert": 0.4,
+        "bin": 7,
+        "seal": 9,
+        "hedge": 1e-9,
+    }
+    if bank.receipt_type["lanes"].itemsize:
+        fields["lanes"] = 0.3
+    for field, value in fields.items():
+        arguments = ["n", "b", "a"], [0.5, nan, nan], [nan, 1, 1], [b, damaged(a, bank, field, value)]
+        cases.append((arguments, {}, InvalidInput, "as it was issued, got a damaged one - at row 2"))
     for arguments, named, error, message in cases:
         with pytest.raises(error, match=message):
             bank.fold(*arguments, **named)
-        assert content(bank) == before, message
-    assert sorted(bank.fold(["a"], [nan], [1], [a]).receipts.tolist()) == []
+        assert content(bank, receipts=True) == before, message
+    assert bank.fold(["a"], [nan], [1], [a]).receipts.tolist() == []
 
 
 def test_rows_in_are_checked() -> None:
     bank = Bank(TOPS)
     bank.run([1, 2], [0.5, 0.4], [1, 0])
     rows = bank.rows([2, 1])
-    assert rows.shape == (2, TOPS.width + 6) and not np.shares_memory(rows, bank._store.matrix)
+    assert rows.shape == (2, TOPS.width + 6) and not np.shares_memory(rows, bank._rows.matrix)
     before = content(bank)
     bad = rows.copy()
     bad[1, 5] = nan
@@ -327,7 +340,7 @@ def test_an_outcome_of_a_row_that_travelled_is_learnt_also_alone(known: bool) ->
 @pytest.mark.parametrize("monitored", [False, True])
 def test_one_operation_alone_is_one_of_many(method: str, monitored: bool) -> None:
     """A fold of one operation goes another way: the same bits, receipts and refusals."""
-    alone, together = (Bank(method, monitor=Monitor(warm=0) if monitored else None) for _ in range(2))
+    alone, together = (Bank(method, stream="", monitor=Monitor(warm=0) if monitored else None) for _ in range(2))
     scores, kept = np.random.default_rng(5).random(40).tolist(), []
     for bank in (alone, together):
         bank.fold(["a", "b"], [0.2, 0.7], [nan, nan])

@@ -12,7 +12,7 @@ from conformance import same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import calibeat.hosts.bank
+import calibeat.hosts.keyed_rows
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, InvalidInput, Method
 
 ALL = {**IN_A_ROW, **OTHERS}
@@ -33,7 +33,7 @@ def random_due(n: int, seed: int = 0) -> Any:
 @pytest.mark.parametrize("method", ALL.values(), ids=ALL)
 @pytest.mark.parametrize("strings", [False, True])
 def test_each_key_is_a_calibrator_alone(method: Method, strings: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(calibeat.hosts.keyed_rows, "_WORTH_A_THREAD", 10)
     keys, scores, outcomes = events(300, 13)
     due = random_due(300)
     names = np.array(as_strings(keys)) if strings else keys

@@ -7,7 +7,7 @@ import pytest
 from banks import IN_A_ROW, events
 from conformance import same
 
-import calibeat.hosts.bank
+import calibeat.hosts.keyed_rows
 from calibeat import HOPS, TOPS, Bank, Calibrator, Method
 
 TIMES = np.datetime64("2024-01-01") + np.cumsum(np.arange(300) % 4).astype("timedelta64[m]")
@@ -15,7 +15,7 @@ TIMES = np.datetime64("2024-01-01") + np.cumsum(np.arange(300) % 4).astype("time
 
 @pytest.mark.parametrize("method", IN_A_ROW.values(), ids=IN_A_ROW)
 def test_each_key_is_a_calibrator_alone(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(calibeat.hosts.keyed_rows, "_WORTH_A_THREAD", 10)
     keys, scores, outcomes = events(300, 7)
     for threads in (1, 3):
         bank = Bank(method, seed=4, threads=threads)

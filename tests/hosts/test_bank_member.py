@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import pickle
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 from conformance import delays, same, state_of
 
 from calibeat import AUTO, OPS, TOPS, Bank, Calibrator, Forecast, OutcomeConflict
-from calibeat.hosts.bank import Members
 
 pandas = pytest.importorskip("pandas")
 
@@ -41,39 +40,37 @@ def test_receipts_delivered_again_are_learnt_once_also_after_a_restart(tmp_path:
         assert [twin[key].events for key in twin] == [155, 55, 50, 5]
 
 
-def test_records_of_keys_without_open_events_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Members, "RECORDS", 10)
+def test_ledgers_of_keys_without_open_events_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.hosts.keyed_rows.MOST_LEDGERS", 10)
     bank = Bank(OPS)
     receipts = [bank.predict(key, 0.5) for key in range(40)]
+    assert len(bank._rows.ledgers) == 40
     for key in range(30):
         bank.update(key, receipts[key], 1)
-    gc.collect()
-    for key in range(40, 60):
+    for key in range(40, 140):
         bank.update(key, bank.predict(key, 0.5), 1)
-        gc.collect()
-    assert len(bank._members._records) <= 45
+    assert len(bank._rows.ledgers) <= 2 * 40
     for key in range(30):
-        bank.update(key, receipts[key], 1)  # with a record or without one
+        assert bank.update(key, receipts[key], 1) == "repeated"  # with a ledger or without one
     for key in range(30, 40):
-        bank.update(key, receipts[key], 1)
-    assert bank.table["outcomes"].tolist() == [1] * 60
+        assert bank.update(key, receipts[key], 1) == "learnt"
+    assert bank.table["outcomes"].tolist() == [1] * 140
 
 
-def test_an_update_that_fails_can_be_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_more_keys_than_are_kept_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.hosts.bank._MOST_STREAMS", 8)
     bank, twin = Bank(TOPS), Bank(TOPS)
-    receipt, same_receipt = bank.predict("a", 0.5), twin.predict("a", 0.5)
-
-    def full(*_: object) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr("calibeat.hosts.bank.Bank._pool_after", full)
-        with pytest.raises(MemoryError):
-            bank.update("a", receipt, 1)
-    assert bank["a"].outcomes == 0
-    bank.update("a", receipt, 1)
-    twin.update("a", same_receipt, 1)
-    assert bank.rows(["a"]).tobytes() == twin.rows(["a"]).tobytes()
+    waiting = []
+    for i in range(100):
+        waiting.append((i % 23, bank.predict(i % 23, 0.3)))
+        if i % 3:
+            key, receipt = waiting.pop(i % len(waiting))
+            assert bank.update(key, receipt, 1) == "learnt" and bank.update(key, receipt, 1) == "repeated"
+    assert len(bank._streams) <= 8
+    for key, receipt in waiting:
+        bank.update(key, receipt, 1)
+    twin.run([i % 23 for i in range(100)], [0.3] * 100, [nan] * 100)
+    assert bank.table["events"].tolist() == bank.table["outcomes"].tolist() == twin.table["events"].tolist()
 
 
 @pytest.mark.parametrize("prior", [None, "pooled"])

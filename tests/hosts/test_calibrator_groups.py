@@ -5,17 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 import pickle
-import signal
-import sys
-import threading
 from collections import UserList
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import golden
@@ -25,7 +18,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from group_streams import delays, names_of, world
-from interrupts import Interrupts, interrupted_everywhere
 
 from calibeat import (
     AUTO,
@@ -48,8 +40,6 @@ from calibeat import (
 from calibeat._util.sealed import checksum
 from calibeat.core import loops
 from calibeat.core.receipt import EXPERT
-from calibeat.hosts import groups as host_groups
-from calibeat.hosts import ledger
 from calibeat.late import schedule
 
 METHODS = {"auto": AUTO, "gauto": GAUTO}
@@ -329,7 +319,7 @@ def test_a_receipt_without_groups_may_have_no_words() -> None:
     cal = Calibrator()
     data = cal.predict(0.4).to_dict()
     assert "words" not in data and "words" not in repr(Forecast.from_dict(data))
-    with pytest.raises(InvalidInput, match="no words of groups, got 1"):
+    with pytest.raises(InvalidInput, match="forecast must be as it was issued, got a damaged one"):
         cal.update(Forecast.from_dict({**data, "words": ["0123456789abcdef"]}), 1)
 
 
@@ -337,10 +327,10 @@ def test_receipts_hold_hashes_and_no_values() -> None:
     cal = Calibrator(groups=Groups(["country"], seed=77, names=True))
     receipt = cal.predict(0.4, groups=("secretland",))
     assert b"secretland" not in receipt.to_bytes() and "secretland" not in receipt.to_json() + repr(receipt)
-    assert len(receipt.to_bytes()) == 104 + 8 * 15 + 8
+    assert len(receipt.to_bytes()) == 104 + 8 * 15 + 8 + 8
     assert f"{77:016x}" not in receipt.to_json()
     assert Forecast.from_bytes(receipt.to_bytes()) == receipt == Forecast.from_json(receipt.to_json())
-    with pytest.raises(InvalidInput, match="must have 232 bytes, got 224"):
+    with pytest.raises(InvalidInput, match="must have 240 bytes, got 232"):
         Forecast.from_bytes(receipt.to_bytes()[:-8])
 
 
@@ -351,7 +341,7 @@ def test_a_calibrator_without_groups_is_as_ever() -> None:
     cal = Calibrator()
     cal.run(SCORES, OUTCOMES)
     assert "groups" not in cal.to_json() and "groups" not in cal.params and len(cal.row) == AUTO.width
-    assert len(cal.predict(0.4).to_bytes()) == 200
+    assert len(cal.predict(0.4).to_bytes()) == 208
 
 
 def test_an_old_stream_can_be_given_groups() -> None:
@@ -394,318 +384,6 @@ def test_a_damaged_snapshot_is_refused(change: Any) -> None:
     cal.run(SCORES, OUTCOMES, groups=COLUMNS)
     with pytest.raises(SnapshotMismatch, match="snapshot must"):
         Calibrator.from_json(resealed(cal.to_json(), change))
-
-
-# ---- interrupts ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Little is remembered, so that the lines that let go are run too; and generations have no random number."""
-    monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
-    monkeypatch.setattr(ledger, "_FIRST_ROOM", 1)
-    monkeypatch.setattr(ledger, "new_generation", lambda: "5eed5eed")
-
-
-def begun(kind: str = "as it is", watched: bool = False) -> tuple[Calibrator, list[Forecast]]:
-    """A calibrator on its way, with some receipts that wait."""
-    monitor = {"ours": Monitor(arl=100, warm=0), "raw": Monitor(arl=100, warm=0)} if watched else None
-    cal = Calibrator(seed=3, groups=groups(cells=16), monitor=monitor)
-    cal.run(SCORES[:40], OUTCOMES[:40], groups=COLUMNS[:40])
-    receipts = [cal.predict(float(SCORES[i]), groups=event(i)) for i in range(40, 43)]
-    if kind == "restored":
-        cal = Calibrator.from_json(cal.to_json())
-    elif kind == "forked":
-        cal._forked()
-    elif kind == "travelled":
-        receipts = [Forecast.from_bytes(receipt.to_bytes()) for receipt in receipts]
-    return cal, receipts
-
-
-def test_a_single_event_is_one_step() -> None:
-    cal, receipts = begun()
-    by_name = {"country": event(40)[0], "device": event(40)[1]}
-    with Interrupts(0) as interrupts:
-        receipts.append(cal.predict(0.3, groups=event(40)))
-        receipts.append(cal.predict(0.3, groups=by_name))
-        for i in (4, 3, 0, 2, 1):
-            cal.update(receipts[i], 1)
-    assert not interrupts.fired and cal.outcomes == cal.events == 45
-
-
-@pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize("kind", ["travelled", "restored", "forked"])
-@pytest.mark.usefixtures("small")
-def test_an_interrupted_update_has_happened_or_not(kind: str, watched: bool) -> None:
-    done, receipts = begun(kind, watched)
-    before = done.to_json()
-    done.update(receipts[0], 1)
-    after, seen = done.to_json(), set()
-    for cal, given in interrupted_everywhere(
-        lambda: begun(kind, watched), lambda thing: thing[0].update(thing[1][0], 1)
-    ):
-        state = cal.to_json()
-        assert state in (before, after)
-        seen.add(state)
-        cal.update(given[0], 1)
-        assert cal.to_json() == after
-    assert seen == {before, after}
-
-
-@pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize("kind", ["as it is", "restored", "forked"])
-@pytest.mark.usefixtures("small")
-def test_an_interrupted_forecast_was_made_or_not(kind: str, watched: bool) -> None:
-    done, _ = begun(kind, watched)
-    before = done.to_json()
-    done.predict(0.3, groups=("new", "value"))
-    after, seen = done.to_json(), {before}
-    for cal, _ in interrupted_everywhere(
-        lambda: begun(kind, watched), lambda thing: thing[0].predict(0.3, groups=("new", "value"))
-    ):
-        seen.add(cal.to_json())
-    assert seen <= {before, after}
-
-
-@pytest.mark.parametrize(  # every pair of them
-    ("late", "kind", "watched"),
-    [
-        (False, "as it is", False),
-        (True, "as it is", True),
-        (False, "restored", True),
-        (True, "restored", False),
-        (False, "forked", True),
-        (True, "forked", False),
-    ],
-)
-@pytest.mark.usefixtures("small")
-def test_an_interrupted_run_has_happened_or_not(
-    late: bool, kind: str, watched: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loops, "PIECE", 2)
-    due = np.arange(5) + 2 if late else None
-
-    def work(thing: tuple[Calibrator, list[Forecast]]) -> None:
-        thing[0].run(SCORES[50:55], OUTCOMES[50:55], groups=COLUMNS[50:55], due=due)
-
-    done, receipts = begun(kind, watched)
-    before, peeked = done.to_json(), done.peek(0.3, groups=event(50))
-    work((done, receipts))
-    after, seen = done.to_json(), set()
-    for at, (cal, receipts) in enumerate(interrupted_everywhere(lambda: begun(kind, watched), work)):
-        if at % 2 and cal.events == 43:  # a call that does not ask for the whole state sees no half of a batch either
-            assert cal.peek(0.3, groups=event(50)) == peeked
-        state = cal.to_json()
-        assert state in (before, after)
-        if state not in seen:
-            assert Calibrator.from_json(state).to_json() == state
-        seen.add(state)
-        if state == before:
-            work((cal, receipts))
-        assert cal.to_json() == after
-    assert seen == {before, after}
-
-
-def broken_off_twice(patch: pytest.MonkeyPatch, after: int = 2) -> None:
-    """After so many pieces a batch is broken off, and so is what would undo it."""
-    real, pieces = host_groups.run_batch, list[int]()
-
-    def breaks(*arguments: Any) -> None:
-        pieces.append(1)
-        real(*arguments)
-        if len(pieces) == after:
-            raise KeyboardInterrupt
-
-    def undo(_: Calibrator) -> None:
-        if pieces:
-            raise KeyboardInterrupt
-
-    patch.setattr(host_groups, "run_batch", breaks)
-    patch.setattr(Calibrator, "_undo_batch", undo)
-
-
-@pytest.mark.usefixtures("small")
-def test_a_batch_that_is_interrupted_again_while_it_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first interrupt breaks the batch off, the second comes while that is cleaned up; then anything is called."""
-    monkeypatch.setattr(loops, "PIECE", 2)
-    batch = SCORES[50:55], OUTCOMES[50:55]
-    reference, receipts = begun()
-    before, peeked = reference.to_json(), reference.peek(0.3, groups=event(50))
-    many = reference.predict_many(SCORES[:9], groups=COLUMNS[:9])
-    segments = reference.segments(least=1)
-    reference.update(receipts[0], 1)
-    updated = reference.to_json()
-    calls = {
-        "to_json": lambda cal, _: cal.to_json() == before,
-        "peek": lambda cal, _: cal.peek(0.3, groups=event(50)) == peeked,
-        "predict": lambda cal, _: float(cal.predict(0.3, groups=event(50))) == peeked,
-        "predict_many": lambda cal, _: (cal.predict_many(SCORES[:9], groups=COLUMNS[:9]) == many).all(),
-        "segments": lambda cal, _: all((cal.segments(least=1)[name] == segments[name]).all() for name in segments),
-        "update": lambda cal, receipts: cal.update(receipts[0], 1) == "learnt" and cal.to_json() == updated,
-        "run": lambda cal, _: len(cal.run(*batch, groups=COLUMNS[50:55])) == 5,
-    }
-    final = begun()[0]
-    final.run(*batch, groups=COLUMNS[50:55])
-    for call in calls.values():
-        cal, receipts = begun()
-        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-            broken_off_twice(patch)
-            cal.run(*batch, groups=COLUMNS[50:55])
-        assert call(cal, receipts)
-    assert cal.to_json() == final.to_json()
-
-
-@pytest.mark.parametrize("broken", ["batch", "taken"])
-@pytest.mark.usefixtures("small")
-def test_a_batch_and_what_follows_it_are_interrupted_again_and_again(
-    broken: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A batch is broken off, or its end is; so is what cleans up; then so is an update, anywhere; then all go on."""
-    monkeypatch.setattr(loops, "PIECE", 2)
-    batch = SCORES[50:55], OUTCOMES[50:55]
-
-    def make() -> tuple[Calibrator, list[Forecast]]:
-        cal, receipts = begun()
-        travelled = Forecast.from_bytes(receipts[0].to_bytes())
-        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-            broken_off_twice(patch, after=2 if broken == "batch" else 99)
-            cal.run(*batch, groups=COLUMNS[50:55])
-        return cal, [travelled, *receipts[1:]]
-
-    wanted = set()
-    for first in (True, False):
-        other, others = begun()
-        if broken == "taken":
-            other.run(*batch, groups=COLUMNS[50:55])
-        for i in (0, 1) if first else (1, 0):
-            other.update(others[i], 1 - i)
-        wanted.add(other.to_json())
-    for cal, given in interrupted_everywhere(make, lambda thing: thing[0].update(thing[1][0], 1)):
-        cal.update(given[1], 0)
-        cal.update(given[0], 1)
-        assert cal.to_json() in wanted
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    due = np.arange(EVENTS) + 3 if late else None
-    (whole, _), (cal, _) = begun(), begun()
-    whole.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
-    monkeypatch.setattr(loops, "PIECE", 50)
-    before, real, calls = cal.to_json(), host_groups.run_batch, []
-
-    def counted(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            signal.raise_signal(signal.SIGINT)
-        return real(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch", counted)
-        with pytest.raises(KeyboardInterrupt):
-            cal.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
-    assert len(calls) == 3 and cal.to_json() == before
-    cal.run(SCORES, OUTCOMES, groups=COLUMNS, due=due)
-    assert cal.to_json() == whole.to_json()
-
-
-def test_a_handler_that_calls_the_calibrator_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    cal, _ = begun()
-    monkeypatch.setattr(loops, "PIECE", 50)
-    before, real = cal.to_json(), host_groups.run_batch
-
-    def nested(*arguments: Any) -> Any:
-        real(*arguments)
-        assert cal.events == 43  # this is harmless
-        cal.peek(0.3, groups=event(0))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch", nested)
-        with pytest.raises(RuntimeError, match="must not be interrupted by a call of the same calibrator"):
-            cal.run(SCORES, OUTCOMES, groups=COLUMNS)
-    assert cal.to_json() == before
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_in_the_middle_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child has the state before the batch, and issues receipts of its own generation."""
-    cal, receipts = begun()
-    monkeypatch.setattr(loops, "PIECE", 50)
-    expected = row_and_cells(cal)
-    real, results = host_groups.run_batch, list[int]()
-
-    def forks(*arguments: Any) -> Any:
-        real(*arguments)
-        if not results:
-            results.append(0)
-            thread = threading.Thread(target=fork)
-            thread.start()
-            thread.join()
-
-    def fork() -> None:
-        child = os.fork()
-        if child == 0:
-            try:
-                receipt = cal.predict(0.3, groups=event(0))
-                state = row_and_cells(cal)
-                good = state["row"] == expected["row"] and state["groups"] == expected["groups"]
-                os._exit(0 if good and receipt.issuer != receipts[0].issuer else 1)
-            finally:
-                os._exit(2)
-        results.append(os.waitpid(child, 0)[1])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(host_groups, "run_batch", forks)
-        cal.run(SCORES, OUTCOMES, groups=COLUMNS)
-    assert results == [0, 0]
-    reference = begun()[0]
-    reference.run(SCORES, OUTCOMES, groups=COLUMNS)
-    assert cal.to_json() == reference.to_json()
-
-
-# ---- threads ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["as it is", "watched"])
-def test_threads_may_share_a_calibrator(kind: str) -> None:
-    cal = Calibrator(
-        groups=Groups(["country", "device"], cells=16, names=True), monitor=Monitor() if kind == "watched" else None
-    )
-    workers, each, snapshots = 4, 100, list[str]()
-    start = threading.Barrier(workers + 1)
-
-    def serve(worker: int) -> None:
-        start.wait()
-        waiting: list[Forecast] = []
-        for i in range(each):
-            waiting.append(cal.predict(i % 10 / 10, groups=(f"c{(i * worker) % 37}", i % 5)))
-            if i % 3 == 0:
-                cal.update(waiting.pop(0), i % 2)
-                assert 0.0 <= cal.peek(0.3, groups={"country": None, "device": True}) <= 1.0
-        for forecast in waiting:
-            cal.update(Forecast.from_json(forecast.to_json()), 1)
-            cal.update(forecast, 1)
-
-    def watch() -> None:
-        start.wait()
-        for _ in range(15):
-            snapshots.append(cal.to_json())
-            cal.run(SCORES[:20], OUTCOMES[:20], groups=COLUMNS[:20])
-            cal.predict_many(SCORES[:20], groups=COLUMNS[:20])
-            cal.segments(least=1)
-            assert np.isfinite(cal.row).all() and cal.outcomes <= cal.events
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(workers + 1) as pool:
-            for done in [pool.submit(watch), *(pool.submit(serve, worker) for worker in range(workers))]:
-                done.result()
-    finally:
-        sys.setswitchinterval(interval)
-    assert cal.events == cal.outcomes == workers * each + 15 * 20
-    for text in (*snapshots, cal.to_json()):  # each of them of one moment: all slots are checked
-        Calibrator.from_json(text)
 
 
 # ---- readings --------------------------------------------------------------------------------------------------------
@@ -876,18 +554,6 @@ def bank() -> Bank:
     made = Bank()
     made.run(["a"], [0.4], [1])
     return made
-
-
-def test_interrupted_snapshots_and_segments_leave_the_calibrator_usable() -> None:
-    cal, _ = begun()
-    before = cal.to_json()
-    for call in (cal.to_json, lambda: cal.segments(least=1), lambda: cal.predict_many([0.3], groups=[event(0)])):
-        for at in count():
-            with Interrupts(at) as interrupts, suppress(KeyboardInterrupt):
-                call()
-            assert cal.to_json() == before
-            if not interrupts.fired:
-                break
 
 
 def test_columns_of_other_kinds() -> None:

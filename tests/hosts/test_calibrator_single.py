@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
 from conformance import same
 from streams import STREAMS, variants
 
-from calibeat import AUTO, OPS, Calibrator, Forecast, Monitor
+from calibeat import OPS, Calibrator, Forecast, Monitor
+from calibeat.hosts import rows
 
 
 @pytest.mark.parametrize("name", variants())
@@ -18,7 +18,11 @@ def test_the_long_way_has_the_same_bits(name: str) -> None:
     """Where somebody watches, and for receipts that have travelled, a call takes several steps."""
     method = variants()[name]
     scores, outcomes = (column[:150] for column in STREAMS["drifting"]())
-    short, watched, posted = Calibrator(method), Calibrator(method, monitor=Monitor()), Calibrator(method)
+    short, watched, posted = (
+        Calibrator(method, stream=0),
+        Calibrator(method, stream=0, monitor=Monitor()),
+        Calibrator(method, stream=0),
+    )
     late: list[tuple[Forecast, Forecast, Forecast, int]] = []
     for i, (score, y) in enumerate(zip(scores.tolist(), outcomes.astype(int).tolist(), strict=True)):
         made = short.predict(score), watched.predict(score), Forecast.from_bytes(posted.predict(score).to_bytes())
@@ -33,57 +37,27 @@ def test_the_long_way_has_the_same_bits(name: str) -> None:
     assert short.to_json() == posted.to_json()
 
 
-def test_the_short_way_is_shut_while_others_are_at_work() -> None:
-    cal, done = Calibrator(AUTO), []
-    forecast = cal.predict(0.3)
-
-    def work() -> None:
-        done.append(cal.predict(0.3).event)
-        cal.update(forecast, 1)
-        done.append(cal.outcomes)
-
-    thread = threading.Thread(target=work)
-    with cal._lock:
-        cal._is_busy = True  # as `run` and `to_json` say that they are at work
-        thread.start()
-        thread.join(0.1)
-        assert thread.is_alive() and not done
-        assert cal._events == 1 and cal._row[1] == 0.0
-        cal._is_busy = False
-    thread.join()
-    assert done == [1, 1] and cal.events == 2
-
-
-@pytest.mark.parametrize("kind", ["restored", "forked"])
+@pytest.mark.parametrize("kind", ["fresh", "restored", "forked"])
 def test_no_batch_begins_while_a_generation_gets_its_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first forecast of a new generation signs first, in Python, where another thread may take over."""
     cal = Calibrator(OPS)
-    cal.predict(0.5)
-    if kind == "forked":
-        cal._forked()
-    else:
-        cal = Calibrator.from_json(cal.to_json())
-    begun, go = threading.Event(), threading.Event()
-    play, sign = Calibrator._play, Calibrator._sign
+    if kind != "fresh":
+        cal.predict(0.5)
+        cal = Calibrator.from_json(cal.to_json()) if kind == "restored" else cal
+        if kind == "forked":
+            cal._rows._forked()
+    number, thread = rows.new_generation, threading.Thread(target=cal.run, args=([0.2, 0.4], [1, 0]))
 
-    def slowly(self: Calibrator, *arguments: Any) -> Any:
-        begun.set()
-        go.wait()
-        return play(self, *arguments)
-
-    def meddling(self: Calibrator) -> str:
-        signature = sign(self)
+    def meddling() -> int:
         thread.start()
-        begun.wait(0.1)
-        return signature
+        thread.join(0.1)
+        return number()
 
-    monkeypatch.setattr(Calibrator, "_play", slowly)
-    monkeypatch.setattr(Calibrator, "_sign", meddling)
-    thread = threading.Thread(target=cal.run, args=([0.2, 0.4], [1, 0]))
+    monkeypatch.setattr(rows, "new_generation", meddling)
+    before = cal.events
     forecast = cal.predict(0.3)
-    go.set()
     thread.join()
-    assert forecast.event == 1 and cal.events == 4 and cal.outcomes == 2
+    assert forecast.event == before and cal.events == before + 3 and cal.outcomes == 2
     cal.update(forecast, 1)
     assert cal.outcomes == 3
 

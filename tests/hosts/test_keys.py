@@ -145,7 +145,7 @@ def test_every_bank_has_a_seed_of_its_own_which_its_file_keeps(tmp_path: Path) -
     one, two = Bank(TOPS), Bank(TOPS)
     for bank in (one, two):
         bank.run(["a", "b"], [0.5, 0.5], [1, 0])
-    assert one._store.index.seed != two._store.index.seed  # type: ignore[union-attr]
+    assert one._rows.index.seed != two._rows.index.seed  # type: ignore[union-attr]
     one.save(tmp_path / "a")
     twin = Bank.load(tmp_path / "a")
     twin.save(tmp_path / "b")

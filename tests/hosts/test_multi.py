@@ -111,15 +111,16 @@ def test_a_repeat_changes_nothing_and_a_contradiction_is_a_conflict(K: int) -> N
 
 
 def test_events_of_a_batch_are_settled_too() -> None:
-    cal = MultiCalibrator(3)
+    alike, cal = MultiCalibrator(3, stream="a"), MultiCalibrator(3, stream="a")
+    _, second = alike.predict([0.2, 0.3, 0.5]), alike.predict([0.2, 0.3, 0.5])
     first = cal.predict([0.2, 0.3, 0.5])
     cal.run([[0.2, 0.3, 0.5]] * 3, [0, 1, 2], due=[2, 9, 3])
     assert (cal.events, cal.outcomes) == (4, 1)
     cal.update(first, 2)
     assert cal.outcomes == 2
-    forged = MultiForecast.from_dict({**first.to_dict(), "event": 1})
+    assert cal.update(second, 0) == "repeated"
     with pytest.raises(OutcomeConflict):
-        cal.update(forged, 2)
+        cal.update(second, 2)
 
 
 def test_labels_are_those_of_the_classes() -> None:
@@ -164,7 +165,7 @@ def test_two_classes_are_served_by_auto() -> None:
     cal = MultiCalibrator(["no", "yes"])
     assert set(cal.params["bias"]) == {"no", "yes"} and cal.params["lanes"]["still"] == 1 / 6
     forecast = cal.predict([0.4, 0.6])
-    with pytest.raises(InvalidInput, match="must hold the receipt of AUTO"):
+    with pytest.raises(InvalidInput, match="forecast must be as it was issued, got a damaged one"):
         cal.update(MultiForecast.from_dict({**forecast.to_dict(), "binary": None}), "no")
     assert cal.outcomes == 0
 

@@ -133,7 +133,7 @@ def test_files_that_are_no_such_bank(tmp_path: Path) -> None:
 def test_impossible_content(K: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bank = MultiBank(K)
     bank.run(["x", "y"], np.full((2, K), 1 / K), [0, 1])
-    bank._store.matrix[1, 3] = 1e12
+    bank._rows.matrix[1, 3] = 1e12
     bank.save(tmp_path / "odd.bank")
     monkeypatch.undo()
     with pytest.raises(SnapshotMismatch, match=r"must hold what a bank can hold.* - at row 1"):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from interrupts import Interrupts, interrupted_everywhere
 
 from calibeat import Bank, Calibrator, InvalidInput, MultiBank, MultiCalibrator, Notice, SnapshotMismatch
 from calibeat._util.sealed import checksum
@@ -252,68 +250,6 @@ def test_a_notice_belongs_to_one_host() -> None:
         with pytest.raises(InvalidInput):
             call()
     assert notice.forecasts == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("calibrator", lambda clock: Calibrator("ops", notice=small(clock))),
-        ("bank", lambda clock: Bank("ops", notice=small(clock))),
-    ],
-)
-def test_an_interrupt_comes_before_or_after(name: str, make: Any) -> None:
-    """Ctrl-C at every moment of a forecast, its outcome and a batch: the notice knows as many forecasts as its host."""
-    scores, outcomes, times = events(12)
-
-    def act(host: Any) -> None:
-        if name == "bank":
-            host.update("k", host.predict("k", 0.4), 1)
-            host.run(["k"] * 12, scores, outcomes, times=times)
-        else:
-            host.update(host.predict(0.4), 1)
-            host.run(scores, outcomes, times=times)
-
-    at = 0
-    while True:
-        clock = Clock()
-        clock.now = float(times[0])
-        host = make(clock)
-        with Interrupts(at) as moment, suppress(KeyboardInterrupt):
-            act(host)
-        if not moment.fired:
-            break
-        if name == "bank":
-            if len(host):
-                member = host["k"]
-                assert member.notice.forecasts == member.events
-        else:
-            assert host.events == host.notice.forecasts  # `events` finishes what was left
-        at += 7
-    assert at > 20
-
-
-@pytest.mark.parametrize("kind", [Calibrator, Bank])
-def test_an_interrupted_outcome_is_noticed_once(kind: Any) -> None:
-    """Ctrl-C at every moment of an outcome, which is then told again: the notice has the bits of an undisturbed one."""
-    clock = Clock()
-
-    def update(host: Any, forecast: Any) -> None:
-        host.update(*(["k"] if kind is Bank else []), forecast, 1)
-
-    def begun() -> tuple[Any, Any]:
-        host = kind("ops", notice=small(clock))
-        return host, host.predict(*(["k"] if kind is Bank else []), 0.4)
-
-    def noticed(host: Any) -> list[float]:
-        notice: Notice = (host["k"] if kind is Bank else host).notice
-        return notice.row.tolist()
-
-    host, forecast = begun()
-    update(host, forecast)
-    expected = noticed(host)
-    for host, forecast in interrupted_everywhere(begun, lambda given: update(*given)):
-        update(host, forecast)
-        assert noticed(host) == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

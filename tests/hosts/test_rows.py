@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from banks import filled, rewritten, with_array
 
-from calibeat import AUTO, HOPS, TOPS, Bank, SnapshotMismatch
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, SnapshotMismatch
 from calibeat.core.layout import N, T
 from calibeat.core.stats import EVENTS, LAST, STATS
 
@@ -47,7 +47,7 @@ def test_a_file_that_no_bank_wrote(column: int, value: float, message: str, tmp_
     bank = filled()
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    rows = bank._store.matrix[: len(bank)]
+    rows = bank._rows.matrix[: len(bank)]
     (tmp_path / "other").write_bytes(with_array(whole, "rows", changed(rows, (2, column), value)))
     with pytest.raises(SnapshotMismatch, match=message):
         Bank.load(tmp_path / "other")
@@ -57,7 +57,7 @@ def test_sums_of_hedging_are_checked(tmp_path: Path) -> None:
     """A forecast of -0.15 came of such a file."""
     bank = filled(HOPS)
     bank.save(tmp_path / "bank")
-    rows = bank._store.matrix[: len(bank)].copy()
+    rows = bank._rows.matrix[: len(bank)].copy()
     cells = HOPS.spec.cells
     used = int(np.flatnonzero(rows[0, cells + 1 : HOPS.width : 2])[0])
     rows[0, cells + 2 * used] = rows[0, cells + 2 * used + 1] + 4.0
@@ -69,7 +69,7 @@ def test_sums_of_hedging_are_checked(tmp_path: Path) -> None:
 def test_weights_of_lanes_are_checked(tmp_path: Path) -> None:
     bank = filled(AUTO)
     bank.save(tmp_path / "bank")
-    rows = bank._store.matrix[: len(bank)].copy()
+    rows = bank._rows.matrix[: len(bank)].copy()
     rows[3, 38] += 0.5
     (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
     with pytest.raises(SnapshotMismatch, match=r"weights of lanes .* - at row 3"):
@@ -91,7 +91,7 @@ def test_keys_that_are_there_twice_or_not_found(strings: bool, tmp_path: Path) -
     bank = filled(strings=strings)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    arrays = bank._store.arrays()
+    arrays = bank._rows.arrays()
     cases = {"not found": with_array(whole, "table", np.roll(arrays["table"], 5))}
     if strings:
         marks = arrays["marks"].copy()
@@ -168,15 +168,30 @@ def test_a_table_without_a_free_place_is_refused_in_any_case(tmp_path: Path) -> 
         Bank.load(tmp_path / "other", verify=False)
 
 
-def test_receipts_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    bank = filled(strings=True)
-    key = next(iter(bank))
-    bank.predict(key, 0.5)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("ledgers", [-1, 0, 0, 1]),
+        ("ledgers", [10**6, 0, 0, 1]),
+        ("ledgers", [0, -1, 0, 1]),
+        ("ledgers", [0, 10**6, 0, 1]),
+        ("ledgers", [0, 0, 7, 1]),
+        ("ledgers", [0, 0, 0, 0]),
+        ("ledgers", [0, 0, 0, 2]),
+        ("ledgers", [0, 0, 0, -1]),
+        ("ledgers", [0, 0, 0, 2**62]),
+        ("settled", [0b10_10_10_10]),  # more than it has learnt
+    ],
+)
+def test_ledgers_that_cannot_be_are_refused(name: str, values: list[int], tmp_path: Path) -> None:
+    bank = Bank(OPS)
+    receipts = [bank.predict("a", 0.5) for _ in range(4)]
+    bank.update("a", receipts[1], 1)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
-    size = header["arrays"]["receipts"]["bytes"]
-    for text in (b"[" * size, b'[["nobody", {}]]'.ljust(size), b"7".ljust(size), b"[[1, 2, 3]]".ljust(size)):
-        (tmp_path / "other").write_bytes(with_array(whole, "receipts", np.frombuffer(text, dtype=np.uint8)))
-        with pytest.raises(SnapshotMismatch):
-            Bank.load(tmp_path / "other")
+    assert bank._rows.open_ledgers()["ledgers"].tolist() == [0, 0, 0, 1]
+    (tmp_path / "other").write_bytes(
+        with_array(whole, name, np.array(values, dtype="<i8" if name == "ledgers" else "u1"))
+    )
+    with pytest.raises(SnapshotMismatch, match="must hold what a bank can hold"):
+        Bank.load(tmp_path / "other")

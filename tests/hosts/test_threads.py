@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from math import nan
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,12 @@ import pytest
 from banks import content, events
 from conformance import same
 
-import calibeat.hosts.bank
-import calibeat.hosts.threads
-from calibeat import HOPS, TOPS, Bank, CalibeatError
-from calibeat.hosts.threads import Barrier, run_in_threads, slot_ranges, thread_count
+import calibeat._compiled
+import calibeat.hosts.keyed_rows
+from calibeat import AUTO, FTL, HOPS, TOPS, Bank, Beta, CalibeatError, Calibrator, Method, Monitor, MultiCalibrator
+from calibeat.hosts.bank import thread_count
+from calibeat.hosts.keyed_rows import slot_ranges
+from calibeat.monitor.monitors import Monitors
 
 # ---- the contract --------------------------------------------------------------------------------------------------
 
@@ -96,7 +100,7 @@ def test_nothing_is_lost_between_threads() -> None:
     in_threads(*works)
     assert bank.events == 100 + 600 + 100 + 100 + 100 + 250
     assert bank.table["outcomes"].sum() == 600 + 100 + 100 + 250
-    assert bank._clock == bank.events
+    assert bank._rows.clock == bank.events
 
 
 def test_two_banks_can_take_from_each_other_at_once() -> None:
@@ -108,165 +112,229 @@ def test_two_banks_can_take_from_each_other_at_once() -> None:
     assert sorted(map(len, (east, west))) == [1, 2]
 
 
+# ---- one host, many threads ----------------------------------------------------------------------------------------
+
+SCORES, OUTCOMES = [0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8], [0, 1, 1, 0, 1, 0, 0, 1]
+WINDOWED = Method(Beta(), FTL(every=2, after=4, window=4))
+
+
+def shared(name: str, *, watched: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """A host of one stream, a score, and the groups of an event."""
+    monitor: dict[str, Any] = {"monitor": Monitor()} if watched else {}
+    if name == "groups":
+        return Calibrator(groups=["a"], **monitor), 0.4, {"groups": ("x",)}
+    if name in ("3", "2"):
+        return MultiCalibrator(int(name), **monitor), [1.0 / int(name)] * int(name), {}
+    return Calibrator(WINDOWED if name == "windowed" else name, **monitor), 0.4, {}
+
+
+@pytest.mark.parametrize("kind", ["as it is", "restored", "forked", "watched"])
+@pytest.mark.parametrize("name", ["ops", "auto", "hops", "windowed", "groups", "3", "2"])
+def test_threads_may_share_a_calibrator(name: str, kind: str) -> None:
+    """Each event has one number, each outcome is learnt once whoever brings it, and a snapshot is of one moment."""
+    cal, score, groups = shared(name, watched=kind == "watched")
+    if kind == "restored":
+        cal = type(cal).from_json(cal.to_json())
+    elif kind == "forked":
+        cal._rows._forked()
+    workers, each, batches = 4, 120, 15
+    issued, snapshots, learnt = list[Any](), list[str](), list[str]()
+
+    def serve(worker: int) -> None:
+        for i in range(each):
+            issued.append(cal.predict(score, **groups))
+            if i % 2:
+                learnt.extend(cal.update(forecast, forecast.event % 2) for forecast in issued[-workers:])
+            if (i + worker) % 30 == 0:
+                cal.peek(score, **groups)
+        for forecast in issued[:]:
+            travelled = type(forecast).from_json(forecast.to_json())
+            learnt.append(cal.update(travelled, forecast.event % 2))
+
+    def batch() -> None:
+        many = {"groups": {"a": ["x"] * 8}} if groups else {}
+        for _ in range(batches):
+            snapshots.append(cal.to_json())
+            cal.run([score] * 8, OUTCOMES, **many)
+            assert np.isfinite(cal.row).all() and cal.outcomes <= cal.events
+
+    in_threads(batch, *(partial(serve, worker) for worker in range(workers)))
+    assert len({forecast.event for forecast in issued}) == len(issued) == workers * each
+    assert cal.events == cal.outcomes == workers * each + batches * 8
+    assert learnt.count("learnt") == workers * each
+    if kind == "watched":
+        assert cal.monitor.outcomes == cal.outcomes
+    for text in snapshots:
+        assert type(cal).from_json(text).to_json() == text
+
+
+def test_single_events_wait_while_others_are_at_work() -> None:
+    for cal in (Calibrator(AUTO), Bank(AUTO)):
+        key: Any = ("a",) if isinstance(cal, Bank) else ()
+        forecast, done = cal.predict(*key, 0.3), list[int]()
+
+        def work(cal: Any = cal, key: Any = key, forecast: Any = forecast, done: list[int] = done) -> None:
+            done.append(cal.predict(*key, 0.3).event)
+            cal.update(*key, forecast, 1)
+            done.append(cal.events)
+
+        thread = threading.Thread(target=work)
+        with cal._rows as rows:
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive() and not done
+            assert rows.events_of(0) == 1 and rows.row(0)[1] == 0.0
+        thread.join()
+        assert done == [1, 2]
+
+
 # ---- threads of one batch ------------------------------------------------------------------------------------------
 
 
-def test_all_parts_are_served_once() -> None:
-    for workers in (1, 2, 5):
-        served: list[tuple[int, int]] = []
-        parts = [(i, i + 1) for i in range(workers)]
-        assert run_in_threads(served.append, parts, Barrier())
-        assert sorted(served) == parts
-
-
-def test_an_error_of_a_thread_is_raised_here() -> None:
-    def serve(part: tuple[int, int]) -> None:
-        if part[0] == 1:
-            raise MemoryError("no room")
-
-    barrier = Barrier()
-    with pytest.raises(MemoryError, match="no room"):
-        run_in_threads(serve, [(0, 1), (1, 2), (2, 3)], barrier)
-    assert sorted(barrier.served) == [(0, 1), (2, 3)] and len(barrier.failures) == 1
-
-
-def test_threads_of_another_process_are_not_waited_for() -> None:
-    """As in a process that was forked while they were at work."""
-    barrier = Barrier()
-    barrier.threads.append(threading.Thread())
-    barrier.decide(is_open=True)
-    assert not barrier.is_lost
-    barrier._process = -1
-    barrier.finish()
-    assert barrier.is_lost and "the process was forked" in str(barrier.failures[0])
-
-
-class Reluctant(threading.Thread):
-    """A thread that the system gives only so often; or whose start is interrupted."""
-
-    given, interrupt = 10**9, ""
-
-    def start(self) -> None:
-        cls = type(self)
-        cls.given -= 1
-        if cls.given < 0:
-            raise RuntimeError("can't start new thread")
-        if cls.interrupt == "before start":
-            cls.interrupt = ""
-            raise KeyboardInterrupt
-        super().start()
-        if cls.interrupt == "after start":
-            cls.interrupt = ""
-            raise KeyboardInterrupt
-
-
-class Interrupting(SimpleQueue[bool]):
-    """A wait that Ctrl-C breaks off, and then other signals, whose handlers raise what they like."""
-
-    left: list[type[BaseException]]
-
-    def get(self, block: bool = True, timeout: float | None = None) -> bool:
-        if self.left:
-            raise self.left.pop(0)
-        return super().get(block, timeout)
-
-
 @pytest.fixture
-def reluctant(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
-    kind = type("Fresh", (Reluctant,), {})
-    monkeypatch.setattr(calibeat.hosts.threads, "Thread", kind)
-    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
-    return kind
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few events are worth a thread."""
+    monkeypatch.setattr(calibeat.hosts.keyed_rows, "_WORTH_A_THREAD", 10)
 
 
 @pytest.mark.parametrize("given", [0, 1, 2])
-def test_a_system_without_threads_to_give(given: int, reluctant: type[Reluctant]) -> None:
+@pytest.mark.usefixtures("eager")
+def test_a_system_without_threads_to_give(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys, scores, outcomes = events(200, 9)
     bank, other = Bank(TOPS, threads=4), Bank(TOPS, threads=1)
     expected = other.run(keys, scores, outcomes)
-    reluctant.given = given
+    start, left = calibeat._compiled.start_new_thread, [given]
+
+    def reluctant(*arguments: Any) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("can't start new thread")
+        return start(*arguments)
+
+    monkeypatch.setattr(calibeat._compiled, "start_new_thread", reluctant)
     same(bank.run(keys, scores, outcomes), expected)
-    assert content(bank) == content(other)
+    assert left[0] < 0 and content(bank) == content(other)
 
 
-@pytest.mark.parametrize(("when", "taken"), [("before start", False), ("after start", False), ("waiting", True)])
-@pytest.mark.parametrize("prior", [None, "pooled"])
-def test_an_interrupted_batch_is_taken_whole_or_not_at_all(
-    when: str, taken: bool, prior: str | None, reluctant: type[Reluctant], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("eager")
+def test_a_batch_that_fails_in_its_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some events were taken and some were not: nobody may go on as if nothing had happened."""
     keys, scores, outcomes = events(200, 9)
-    bank, other = Bank(TOPS, threads=4, prior=prior), Bank(TOPS, threads=1, prior=prior)
-    for each in (bank, other):
-        each.run(keys[:20], scores[:20], outcomes[:20])
-    if taken:
-        other.run(keys, scores, outcomes)
-    reluctant.interrupt = when
-    if when == "waiting":
-        interrupts = {"left": [KeyboardInterrupt]}
-        monkeypatch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
-    with pytest.raises(KeyboardInterrupt):
-        bank.run(keys, scores, outcomes, threads=4)
-    assert content(bank) == content(other)
+    bank = Bank(TOPS, threads=3, monitor=Monitor())
+    bank.run(keys, scores, outcomes, threads=1)
+    member, receipt = bank[int(keys[0])], bank.predict(int(keys[0]), 0.3)
 
-
-def test_a_batch_that_is_still_served_when_its_caller_is_gone(
-    reluctant: type[Reluctant], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C is raised at once; the next call waits for the threads, which own what they read."""
-    del reluctant
-    keys, scores, outcomes = events(200, 9)
-    bank, other, go = Bank(TOPS, threads=2), Bank(TOPS, threads=1), threading.Event()
-    for each in (bank, other):
-        each.run(keys[:20], scores[:20], outcomes[:20])
-    other.run(keys, scores, outcomes)
-
-    def slow(serve: Any, parts: Any, barrier: Any) -> bool:
-        def wait(part: tuple[int, int]) -> None:
-            go.wait()
-            serve(part)
-
-        return run_in_threads(wait, parts, barrier)
+    def full(*_: Any, **__: Any) -> None:
+        raise MemoryError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.hosts.bank, "run_in_threads", slow)
-        interrupts = {"left": [KeyboardInterrupt]}
-        patch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(Monitors, "run", full)
+        with pytest.raises(MemoryError, match="no room"):
             bank.run(keys, scores, outcomes)
-    assert bank._undo is not None
-    scores[:], outcomes[:] = 0.5, 0.0
-    go.set()
-    assert bank.events == other.events
-    assert content(bank) == content(other)
+    calls: list[Callable[[], Any]] = [
+        lambda: bank.predict(1, 0.5),
+        lambda: bank.predict("new", 0.5),
+        lambda: bank.update(int(keys[0]), receipt, 1),
+        lambda: bank.run([1], [0.5], [1]),
+        lambda: bank.fold([1], [0.5], [nan]),
+        lambda: bank.predict_many([1], [0.5]),
+        lambda: bank.table,
+        lambda: bank.save("nowhere"),
+        lambda: member.predict(0.3),
+        lambda: member.row,
+        lambda: len(bank),
+        lambda: pickle.dumps(bank),
+    ]
+    for call in calls:
+        with pytest.raises(CalibeatError, match=r"loaded anew .* got MemoryError: no room"):
+            call()
 
 
-@pytest.mark.parametrize("failing", ["all", "one"])
-def test_a_batch_whose_threads_fail(failing: str, reluctant: type[Reluctant], monkeypatch: pytest.MonkeyPatch) -> None:
-    del reluctant
+@pytest.mark.usefixtures("eager")
+def test_a_batch_that_fails_before_it_begins_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, scores, outcomes = events(200, 9)
-    bank = Bank(TOPS, threads=3)
-    bank.run(keys, scores, outcomes, threads=1)
+    bank = Bank(TOPS, threads=3, monitor=Monitor())
+    bank.run(keys, scores, outcomes)
     before = content(bank)
 
-    def broken(serve: Any, parts: Any, barrier: Any) -> bool:
-        def fail(part: tuple[int, int]) -> None:
-            if failing == "all" or part[0] == 0:
-                raise MemoryError("no room")
-            serve(part)
+    def full(*_: Any) -> None:
+        raise MemoryError("no room")
 
-        return run_in_threads(fail, parts, barrier)
+    for place in ("rows.with_room", "keyed_rows.Arrivals", "keyed_rows.slot_ranges"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"calibeat.hosts.{place}", full)
+            with pytest.raises(MemoryError, match="no room"):
+                bank.run([*keys, 77], [*scores, 0.5], [*outcomes, 1], due=np.arange(201) + 2)
+        assert content(bank) == before
+    bank.predict(1, 0.5)
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_signal_is_heard_when_the_threads_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They work while Ctrl-C is under way; it is raised when all has happened."""
+    keys, scores, outcomes = events(200, 9)
+    bank, other = (Bank(TOPS, threads=2, monitor=Monitor()) for _ in range(2))
+    for each in (bank, other):
+        each.predict(1, 0.3)  # its monitor waits, and so reads its events one by one
+    other.run(keys, scores, outcomes)
+    run, main = Monitors.run, threading.main_thread().ident
+
+    def interrupting(*arguments: Any, **named: Any) -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.05)
+        run(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.hosts.bank, "run_in_threads", broken)
-        with pytest.raises(MemoryError):
+        patch.setattr(Monitors, "run", interrupting)
+        with pytest.raises(KeyboardInterrupt):
             bank.run(keys, scores, outcomes)
-    if failing == "all":
-        assert content(bank) == before
-        bank.predict(1, 0.5)
-    else:  # some events were taken and some were not: nobody may go on as if nothing had happened
-        for action in (lambda: bank.predict(1, 0.5), lambda: bank.run([1], [0.5], [1]), lambda: bank.save("nowhere")):
-            with pytest.raises(CalibeatError, match=r"loaded anew .* got MemoryError: no room"):
-                action()
+    assert content(bank) == content(other)
+
+
+@pytest.mark.parametrize("call", ["forecast", "new key", "run", "deletion"])
+@pytest.mark.usefixtures("eager")
+def test_a_handler_that_calls_the_bank_in_the_middle_of_a_batch(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its call is refused, or has happened before the batch or behind it."""
+    keys, scores, outcomes = events(200, 9)
+    calls: dict[str, Callable[[Bank], Any]] = {
+        "forecast": lambda bank: bank.predict(2, 0.5),
+        "new key": lambda bank: [bank.predict(1000 + i, 0.5) for i in range(2000)],
+        "run": lambda bank: bank.run(np.arange(3000), np.full(3000, 0.5), np.ones(3000)),
+        "deletion": lambda bank: bank.__delitem__(1),
+    }
+    bank, refused, before, behind = (Bank(TOPS, threads=2, monitor=Monitor()) for _ in range(4))
+    for each in (bank, refused, before, behind):
+        each.predict(1, 0.3)  # its monitor waits, and so reads its events one by one
+    calls[call](before)
+    for each in (refused, before, behind):
+        each.run(keys, scores, outcomes)
+    calls[call](behind)
+    run, main, errors = Monitors.run, threading.main_thread().ident, list[BaseException | None]()
+
+    def handler(*_: object) -> None:
+        if errors:  # both threads may have sent a signal
+            return
+        try:
+            calls[call](bank)
+            errors.append(None)
+        except (CalibeatError, RuntimeError) as error:
+            errors.append(error)
+
+    def interrupting(*arguments: Any, **named: Any) -> None:
+        if not errors:
+            signal.pthread_kill(main, signal.SIGALRM)
+            time.sleep(0.05)
+        run(*arguments, **named)
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(Monitors, "run", interrupting)
+            bank.run(keys, scores, outcomes)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    wanted = [content(refused)] if errors[0] is not None else [content(before), content(behind)]
+    assert content(bank) in wanted
 
 
 CTRL_C = """
@@ -290,7 +358,7 @@ bank = Bank("tops", threads=2)
 bank.run(keys, scores, outcomes)
 taken, interrupted = 1, 0
 for i in range(60):
-    before = bank._clock
+    before = bank._rows.clock
     delay, left[0] = rng.random() * 0.012, signals
     try:
         signal.setitimer(signal.ITIMER_REAL, delay, delay / 5)
@@ -305,8 +373,8 @@ for i in range(60):
             pass
     signal.setitimer(signal.ITIMER_REAL, 0)
     left[0] = 0  # one may be under way still
-    assert bank._clock in (before, before + n), bank._clock
-    assert bank.events == bank._clock == bank.table["outcomes"].sum(), (bank.events, bank._clock)
+    assert bank._rows.clock in (before, before + n), bank._rows.clock
+    assert bank.events == bank._rows.clock == bank.table["outcomes"].sum(), (bank.events, bank._rows.clock)
 print(interrupted)
 """
 
@@ -317,39 +385,6 @@ def test_real_signals_tear_no_batch(what: str) -> None:
     done = subprocess.run([sys.executable, "-c", CTRL_C, "1", what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0
-
-
-HEARD = """
-import signal, sys, threading, time, numpy as np
-from calibeat import Bank
-rng = np.random.default_rng(0)
-n = 1_000_000
-keys, scores = rng.integers(0, 2000, n), rng.random(n)
-outcomes = (rng.random(n) < scores).astype(float)
-other = Bank("auto", threads=2)
-began = time.perf_counter()
-other.run(keys, scores, outcomes)
-took = time.perf_counter() - began
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-for tries in range(10):  # a batch may be done before the signal
-    bank = Bank("auto", threads=2)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, took / (4 + tries))
-        bank.run(keys, scores, outcomes)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        served = threading.active_count() > 1
-        if served and len(bank):  # `len` waits for the threads; none of the keys is there if they had not begun
-            break
-else:
-    sys.exit("no Ctrl-C was raised while a batch was served")
-assert bank.rows(sorted(bank)).tobytes() == other.rows(sorted(other)).tobytes()
-"""
-
-
-def test_ctrl_c_is_heard_in_the_middle_of_a_large_batch() -> None:
-    done = subprocess.run([sys.executable, "-c", HEARD], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 # ---- how many ------------------------------------------------------------------------------------------------------
@@ -374,7 +409,7 @@ def test_a_writer_waits_for_a_reader(tmp_path: Path) -> None:
     """A save holds the bank while it writes, not while it waits for the disk."""
     bank = Bank(TOPS)
     bank.run([1], [0.5], [1])
-    with bank._lock:
+    with bank._rows:
         saver = threading.Thread(target=lambda: bank.save(tmp_path / "b"))
         saver.start()
         time.sleep(0.05)

@@ -174,7 +174,7 @@ def test_hashed_logistic_regression_is_that_of_river() -> None:
     hasher = pytest.importorskip("river.preprocessing").FeatureHasher(2**18, seed=0)
     model = linear.LogisticRegression(optim.AdaGrad(0.05), intercept_lr=0.05)
     expected = []
-    maker = Calibrator(groups=Groups(NAMES, seed=0))._table.maker
+    maker = Calibrator(groups=Groups(NAMES, seed=0))._rows.table.maker
     words = maker.of_events(FRAME, N).view(np.uint64).reshape(N, 2).tolist()
     for i, (score, y) in enumerate(zip(SCORES.tolist(), OUTCOMES, strict=True)):
         tokens = [f"{k}={word}" for k, word in enumerate(words[i])]

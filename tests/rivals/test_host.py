@@ -152,6 +152,6 @@ def test_marks_of_old_events_are_forgotten() -> None:
     first = host.predict(0.5)
     host.update(first, 1)
     host.run([0.5] * 20_000, [1] * 20_000)
-    assert len(host._served.settled.span[1]) < 10_000
+    assert len(host._served.settled.packed()[2]) < 2_000
     host.update(first, 1)
     assert host.outcomes == 20_001

@@ -128,7 +128,7 @@ def same_state(service: Desk, case: ServedCase, calibrator: Any) -> None:
     ours, theirs = row[1 : len(calibrator.row)], calibrator.row[1:]
     np.testing.assert_array_equal(ours.view(np.int64), np.ascontiguousarray(theirs).view(np.int64))
     if case.attributes is not None:
-        table = calibrator._table
+        table = calibrator._rows.table
         slots = table.occupied()
         assert calibrator.params["groups"]["evicted"] > 0
         held = list(zip(slots.tolist(), [cell.tobytes() for cell in table.read_slots(slots)], strict=True))

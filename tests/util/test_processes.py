@@ -7,8 +7,10 @@ import gc
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from math import nan
 from typing import Any
@@ -16,8 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import calibeat.hosts.bank
-from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
+from calibeat import Bank, Calibrator, Forecast, Monitor, MultiBank, MultiCalibrator, UnknownForecast
 from calibeat._util import processes
 
 pytestmark = [
@@ -107,15 +108,16 @@ def test_a_calibrator_and_its_copy_in_a_child_refuse_each_other(kind: str) -> No
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("stream", [None, "paris"])
 @pytest.mark.parametrize("method", ["auto", "hops", "wps"])
-def test_the_first_call_in_a_child_begins_a_new_generation(method: str) -> None:
-    cal, twin = Calibrator(method), Calibrator(method)
-    first = cal.predict(0.3)
-    assert twin.predict(0.3) == first
+def test_the_first_call_in_a_child_begins_a_new_generation(method: str, stream: str | None) -> None:
+    cal, twin = Calibrator(method, stream=stream), Calibrator(method, stream=stream)
+    first, nobody = cal.predict(0.3), {"issuer": "0" * 16}
+    assert (twin.predict(0.3) == first) == (stream is not None)
     processes._in_child()
     second = cal.predict(0.4)
-    assert second.event == 1 and second.issuer != first.issuer == cal._receipts.issuer.name
-    assert second.__replace__(issuer="") == twin.predict(0.4).__replace__(issuer="")
+    assert second.event == 1 and second.issuer != first.issuer and second.issuer[:16] == first.issuer[:16]
+    assert second.__replace__(**nobody) == twin.predict(0.4).__replace__(**nobody)
     cal.update(second, 1)
     cal.update(first, 0)
     assert cal.outcomes == 2 and cal.predict(0.5).issuer == second.issuer
@@ -126,7 +128,7 @@ def test_the_first_call_in_a_child_begins_a_new_generation(method: str) -> None:
 
 @pytest.mark.usefixtures("alone")
 def test_a_bank_in_a_child_takes_what_was_issued_before() -> None:
-    bank, other = Bank("ops"), Bank("ops")
+    bank, other = Bank("ops", stream="cities"), Bank("ops", stream="cities")
     for each in (bank, other):
         each.run(KEYS, SCORES, OUTCOMES)
     member = bank["c"]
@@ -268,40 +270,56 @@ def test_a_fork_while_threads_are_at_work() -> None:
             thread.join()
 
 
-def test_a_fork_in_the_middle_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads that serve it are gone in the child, and some of its events are taken: such a bank is of no use."""
-    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 4)
-    bank, begun, stop = Bank("tops", threads=2), threading.Event(), threading.Event()
-    bank.run(KEYS, SCORES, OUTCOMES)
-    server = Bank._server
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("kind", ["bank", "groups", "classes", "classes of keys", "pooled"])
+def test_a_fork_in_the_middle_of_a_large_batch(kind: str, watched: bool) -> None:
+    """The child has all of the batch or nothing of it, and goes on from there."""
+    n, monitor = 60_000, Monitor(warm=0) if watched else None
+    keys, scores, outcomes = np.arange(n) % 11, np.tile(SCORES, n // 8), np.tile(OUTCOMES, n // 8)
+    both = np.stack([scores / 2, scores / 2, 1 - scores], axis=1)
+    host: Any
+    given: tuple[Any, ...]
+    if kind in ("bank", "pooled"):
+        host = Bank("tops", threads=2, prior="pooled" if kind == "pooled" else None, monitor=monitor)
+        given = keys, scores, outcomes
+    elif kind == "classes of keys":
+        host, given = MultiBank(3, threads=2, monitor=monitor), (keys, both, outcomes.astype(int))
+    elif kind == "classes":
+        host, given = MultiCalibrator(3, monitor=monitor), (both, outcomes.astype(int))
+    else:
+        host, given = Calibrator(groups=["a"], monitor=monitor), (scores, outcomes)
+    named = {"groups": {"a": keys}} if kind == "groups" else {}
+    one = tuple(column[:8] for column in given)
+    one_named = {"groups": {"a": keys[:8]}} if kind == "groups" else {}
+    stop, done = threading.Event(), list[int]()
 
-    def slowly(*arguments: Any) -> Any:
-        serve = server(*arguments)
+    def run() -> None:
+        while not stop.is_set():
+            host.run(*given, **named)
+            done.append(n)
 
-        def wait(part: tuple[int, int]) -> None:
-            serve(part)
-            begun.set()
-            stop.wait()
+    def work() -> list[Any]:
+        events = host.events
+        learnt = int(host.table["outcomes"].sum()) if hasattr(host, "table") else host.outcomes
+        host.run(*one, **one_named)
+        read = events + 8
+        if watched:
+            monitors = [host[key].monitor for key in host] if hasattr(host, "table") else [host.monitor]
+            read = sum(each.outcomes for each in monitors)
+        pickle.loads(pickle.dumps(host))  # noqa: S301 - our own bytes
+        return [events % n, learnt - events, read - events, host.events - events]
 
-        return wait
-
-    monkeypatch.setattr(Bank, "_server", slowly)
-    thread = threading.Thread(target=bank.run, args=(KEYS, SCORES, OUTCOMES))
+    thread = threading.Thread(target=run)
     thread.start()
-    begun.wait()
+    rng = np.random.default_rng(0)
     try:
-        for work in (
-            lambda: bank.predict("a", 0.5),
-            lambda: bank.table,
-            lambda: bank.save("nowhere"),
-            lambda: bank["a"].row,
-        ):
-            assert "the process was forked while threads were at work" in in_child(work)
-        assert in_child(lambda: repr(bank)).startswith("Bank(TOPS, keys=3, events=")
+        for _ in range(10):
+            time.sleep(rng.random() * 0.02)
+            assert in_child(work) == [0, 0, 8, 8]
     finally:
         stop.set()
         thread.join()
-    assert bank.events == bank._clock == 16
+    assert host.events == sum(done) > 0
 
 
 def _pooled(key: str) -> tuple[list[float], list[float], int]:

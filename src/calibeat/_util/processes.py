@@ -1,8 +1,8 @@
 """The process: how many cores it may use, and what a fork does to locks and hosts.
 
-A child process is a copy in which the other threads are gone. A lock that another thread held would stay held for ever,
-and two processes would sign their receipts alike. So each child makes the locks anew, and tells the hosts, which begin
-a new generation.
+A child process is a copy in which the other threads are gone. What they were moving would stay torn, a lock that they
+held would stay held for ever, and two processes would sign their receipts alike. So a fork waits until no step is at
+work; each child makes the locks anew, and tells the hosts, which begin a new generation.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import weakref
 from threading import RLock
 from typing import Any, Protocol
+
+from calibeat._compiled import after_fork, before_fork
 
 
 def usable_cores() -> int:
@@ -45,6 +47,7 @@ def register(host: Copied) -> None:
 
 
 def _in_child() -> None:
+    after_fork()
     for known in list(_locks):
         lock = known()
         if lock is not None:
@@ -59,4 +62,4 @@ def _in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - there is no fork on Windows
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=before_fork, after_in_parent=after_fork, after_in_child=_in_child)

@@ -90,8 +90,7 @@ class Cells(NamedTuple):
     `MOST_COLUMNS` spare cells, for events that find no room.
 
     `found` has the words of an event's cells and, behind them, their slots; `known` is scratch. `touched` counts in its
-    first number the slots that have changed, and lists them. `marks` has 1 for each of them. Where `before` has room,
-    what they held is saved there, and in `words_before`.
+    first number the slots that have changed, and lists them. `marks` has 1 for each of them.
     """
 
     attributes: int
@@ -107,8 +106,6 @@ class Cells(NamedTuple):
     known: Vector
     touched: Ints
     marks: Bytes
-    before: Vector
-    words_before: Ints
 
 
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
@@ -127,8 +124,6 @@ NO_CELLS = Cells(
     known=_NO_NUMBERS,
     touched=_NO_INTS,
     marks=np.empty(0, dtype=np.uint8),
-    before=_NO_NUMBERS,
-    words_before=_NO_INTS,
 )  # of a stream without groups
 
 
@@ -278,33 +273,11 @@ def evict(cells: Cells, row: Vector, slot: int) -> None:
 
 @large_kernel
 def touch(cells: Cells, slot: int) -> None:
-    """Save what a slot holds that is about to change for the first time, where there is room; then list it.
-
-    In this order, as another thread may fork: its child undoes what is listed.
-    """
+    """List a slot that changes for the first time."""
     count = cells.touched[0]
-    if len(cells.before) > 0:
-        for i in range(CELL_NUMBERS):
-            cells.before[count * CELL_NUMBERS + i] = cells.numbers[slot * CELL_WIDTH + i]
-        cells.words_before[3 * count] = cells.tags[slot]
-        cells.words_before[3 * count + 1] = cells.parents[2 * slot]
-        cells.words_before[3 * count + 2] = cells.parents[2 * slot + 1]
     cells.marks[slot] = 1
     cells.touched[count + 1] = slot
     cells.touched[0] = count + 1
-
-
-@entry
-def restore(cells: Cells) -> None:
-    """Put back what the slots held that have changed. The list of them is empty then."""
-    for j in range(cells.touched[0]):
-        slot = cells.touched[j + 1]
-        for i in range(CELL_NUMBERS):
-            cells.numbers[slot * CELL_WIDTH + i] = cells.before[j * CELL_NUMBERS + i]
-        cells.tags[slot] = cells.words_before[3 * j]
-        cells.parents[2 * slot] = cells.words_before[3 * j + 1]
-        cells.parents[2 * slot + 1] = cells.words_before[3 * j + 2]
-    forget_touched(cells)
 
 
 @entry

@@ -10,8 +10,8 @@ stands in `Batch`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,24 +116,33 @@ def one_stream(row: Vector, events: int) -> Streams:
     return Streams(row, len(row), NO_SLOTS, 0, 1, 0, float(events))
 
 
-def run_batch(
+Call = tuple[Callable[..., Any], tuple[Any, ...]]  # of a compiled function, with its arguments
+
+
+def call_of(
     spec: Spec, streams: Streams, batch: Batch, late: Late | None, place: Ints, end: int, cells: Cells = NO_CELLS
-) -> None:
-    """Predict and learn, event after event up to `end`.
+) -> Call:
+    """The call that predicts and learns, event after event up to `end`.
 
     Without `late` each outcome is learnt with its event, unless it is NaN. With it, the events from `late.begin` on are
     predicted, and outcomes learnt when they arrive. Where `batch.receipts` has room for fewer than all events, it is a
     ring: event i has place i modulo that room, which must be at least the longest delay.
     """
-    given = spec, cells, streams, batch, AT_ONCE if late is None else late, place, end
     if spec.classes:
-        run_classes(*given)
+        play = run_classes
     elif cells.columns:
-        (run_grouped if late is None else run_grouped_late)(*given)
-    elif late is not None:
-        run_late(*given)
+        play = run_grouped if late is None else run_grouped_late
     else:
-        run(*given)
+        play = run if late is None else run_late
+    return play, (spec, cells, streams, batch, AT_ONCE if late is None else late, place, end)
+
+
+def run_batch(
+    spec: Spec, streams: Streams, batch: Batch, late: Late | None, place: Ints, end: int, cells: Cells = NO_CELLS
+) -> None:
+    """Make the call of `call_of`."""
+    play, arguments = call_of(spec, streams, batch, late, place, end, cells)
+    play(*arguments)
 
 
 def place_before(event: int = 0) -> Ints:

@@ -28,7 +28,7 @@ GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it s
 GUARD_RECEIPT_WIDTH = 2
 MOST_RECEIPT = RECEIPT_WIDTH + GUARD_RECEIPT_WIDTH
 
-FORMAT = 1  # the version of receipts, as JSON and as bytes
+FORMAT = 2  # the version of receipts, as JSON and as bytes
 
 
 # ---- what monitors read ------------------------------------------------------------------------------------------

@@ -53,8 +53,9 @@ _BYTES_AT_ONCE = 2**23  # a part of an array: each checksum goes on from the one
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
 _TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
-_TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1", "notices": "<f8", "open": "|u1"}
-_OPTIONAL = ("receipts", "monitors", "waiting", "notices", "open")  # not in every file
+_TYPES |= {"ledgers": "<i8", "settled": "|u1", "uncertain": "|u1"}
+_TYPES |= {"monitors": "<f8", "waiting": "|u1", "notices": "<f8", "open": "|u1"}
+_OPTIONAL = ("ledgers", "settled", "uncertain", "monitors", "waiting", "notices", "open")  # not in every file
 _PLACE = {"offset", "bytes", "checksum"}  # what the header says of an array
 _NOT_A_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _SECTIONS_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
@@ -69,7 +70,7 @@ def save(bank: Bank, path: Path) -> None:
     Rows and keys are the bank's own. They are checked when they come from outside: by `load`.
     """
     check = partial(_load, type(bank), mmap=True, checksums=True, content=False, threads=1)
-    with atomic(_behind_links(path), check=check) as file, bank._lock:
+    with atomic(_behind_links(path), check=check) as file, bank._rows:
         _write(file, header_of(bank), sections_of(bank))
 
 
@@ -116,10 +117,19 @@ def _parts(content: memoryview) -> Iterator[memoryview]:
 def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
     bank = _load(kind, path, mmap=mmap, checksums=verify, content=verify, threads=threads)
-    bank._writable = not mmap
-    if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
-        bank._store.accept_foreign_rows()
+    rows = bank._rows
+    rows.writable = not mmap
+    if mmap:
+        rows._shut()
+    else:
+        _begin_generation(bank)
     return bank
+
+
+def _begin_generation(bank: Bank) -> None:
+    for part in bank._rows.watching.parts:
+        part.realign()
+    bank._rows.begin_generation()
 
 
 def _load(kind: type[Bank], path: Path, *, mmap: bool, checksums: bool, content: bool, threads: int) -> Bank:
@@ -132,7 +142,7 @@ def _load(kind: type[Bank], path: Path, *, mmap: bool, checksums: bool, content:
             sizes = {
                 name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in header["arrays"].items()
             }
-            _check_lengths(bank._method, header, sizes)  # before memory is asked for
+            _check_lengths(bank._rows.method, header, sizes)  # before memory is asked for
             arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=checksums)
             _fill(bank, header, arrays, verify=content)
         except _NOT_A_BANK as error:
@@ -151,30 +161,28 @@ def holds_classes(path: Path) -> bool:
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)
-    bank._store.accept_foreign_rows()
+    _begin_generation(bank)
     return bank
 
 
 def header_of(bank: Bank) -> dict[str, Any]:
     """What a bank is, without its arrays."""
-    index = bank._store.index
+    index = bank._rows.index
     return {
         **bank._header(),
-        "clock": bank._clock,
+        "clock": bank._rows.clock,
         "count": len(bank),
-        "keys": bank._store.kind,
+        "keys": bank._rows.kind,
         "hash_seed": None if index is None else index.seed.value,
         **({} if bank.watched is None else {"monitor": asdict(bank.watched)}),
         **({} if bank.noticed is None else {"notice": asdict(bank.noticed)}),
-        "receipts": bank._members.complete,  # whether all that wait for their outcome are written down
     }
 
 
 def sections_of(bank: Bank) -> Sections:
-    """The arrays of a bank, and as JSON what it knows of receipts that wait for their outcome, if there are any."""
-    receipts = bank._members.dump()
-    text = np.frombuffer(json.dumps(receipts).encode(), dtype=np.uint8)
-    return {"pool": bank._pool, **bank._store.arrays(), **({"receipts": text} if receipts else {})}
+    """The arrays of a bank, with the ledgers of keys that wait for an outcome."""
+    rows = bank._rows
+    return {"pool": rows.pool, **rows.arrays(), **rows.open_ledgers()}
 
 
 def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int, *, verify: bool) -> Bank:
@@ -191,19 +199,17 @@ def _empty(kind: type[Bank], header: dict[str, Any], threads: int) -> Bank:
 
 
 def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: bool) -> None:
-    method = bank._method
-    _check_lengths(method, header, {name: len(array) for name, array in sections.items()})
+    rows = bank._rows
+    _check_lengths(rows.method, header, {name: len(array) for name, array in sections.items()})
     if verify:
-        _check_content(method, header, sections)
-    bank._clock, bank._pool = header["clock"], sections["pool"].copy()
+        _check_content(rows.method, header, sections)
     seed = Seed(header["hash_seed"]) if "table" in sections else None
-    bank._store.restore(header["keys"], seed, header["count"], sections)
-    if verify and bank._store.index is not None:
-        check_index(bank._store.index)
-    for watcher in bank._store.watchers if verify else ():
-        watcher.settings.check_rows(watcher.matrix)
-    receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
-    bank._members.load(receipts, complete=header["receipts"] is True)
+    rows.restore(header["keys"], seed, header["count"], header["clock"], sections)
+    if verify and rows.index is not None:
+        check_index(rows.index)
+    for part in rows.watching.parts if verify else ():
+        part.settings.check_rows(part.matrix)
+    rows.restore_ledgers(sections)
 
 
 def _pages(size: int) -> int:
@@ -303,7 +309,7 @@ def _check_lengths(method: Any, header: dict[str, Any], lengths: dict[str, int])
     check_whole("clock", header["clock"], 0, 2**53)
     if "table" in lengths:
         check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED)
-    wanted = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
+    wanted = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count, "uncertain": count}
     for watcher in ("monitor", "notice"):
         if (watcher in header) != (f"{watcher}s" in lengths):
             raise InvalidInput(f"{watcher}s must be there where the header has a {watcher}, got one without the other")

@@ -1,31 +1,23 @@
-"""The host of one stream: `Calibrator` keeps the row and the ledger, and checks what comes in.
+"""The host of one stream: `Calibrator` checks what comes in, and stands on one row (`rows`).
 
 `Stream` (`_stream.pxi`) serves single events: a forecast is one call into machine code, and so is the outcome of a
 forecast of its own. Such a call holds the interpreter's lock, so no other thread and no signal interrupts it, and no
 lock is needed. Everything that takes several steps (monitors, refits, receipts that have travelled, batches, snapshots)
-takes the calibrator's lock, and closes the fast path while it is at work.
-
-What takes several steps takes effect in one of them, a call into machine code (`_forecast`, `_settle`, `_take_batch`):
-an interrupt, or a fork, comes before all of it or after all of it.
-What the monitors must be told of it is kept in `_owed` until they know. After an interrupt the next call tells them.
-
-Where there are groups, a batch changes their cells in place. `GroupTable` remembers what they held until `_take_batch`,
-and what was broken off before is undone, at once or by the next call that looks at cells.
+holds the rows, and closes that short way while it is at work.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import Stream
-from calibeat._util import processes
+from calibeat._compiled import NOT_MADE, Ledger, Stream
 from calibeat._util.check import (
     check_lengths,
     check_numbers,
@@ -36,29 +28,26 @@ from calibeat._util.check import (
     shown,
 )
 from calibeat._util.columns import like
-from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
-from calibeat._util.types import Ints, UpdateStatus, Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
-from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
 from calibeat.core.limits import check_row
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
-from calibeat.core.randomness import stream_key, uniforms
-from calibeat.core.receipt import receipt_of, watched_columns, watched_event
+from calibeat.core.randomness import stream_key
+from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
-from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
+from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.export import Export, frozen_map
-from calibeat.late import in_order, moments_of, schedule
+from calibeat.late import moments_of, schedule
 from calibeat.monitor.bets import RaisedAlarm
 from calibeat.monitor.monitor import Monitor
 
-from .ledger import NO_DUE, OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
+from .rows import AnyForecast, Rows, StreamBatch
 
 if TYPE_CHECKING:  # loaded by calibrators that have them
     from calibeat.monitor.notice import Notice
-    from calibeat.monitor.notices import Heard
 
     from .groups import Groups, GroupTable, Segments
 
@@ -69,7 +58,7 @@ FORMAT = 2  # of snapshots
 OURS, RAW_SCORE, NOTICE = "ours", "raw", "notice"  # sources of alarms
 COLUMNS = (OURS, RAW_SCORE)  # what a monitor may watch: the forecasts or the scores
 
-ELSEWHERE = {  # names of other libraries, and what to use here
+HINTS = {  # names of other libraries, and what to use here
     "fit": "run(scores, outcomes), which learns a past event by event; calibeat.sklearn has estimators with fit",
     "partial_fit": "update(forecast, outcome) of one event, or run(scores, outcomes) of many",
     "predict_proba": "predict(score) of one event, or predict_many(scores)",
@@ -81,7 +70,7 @@ ELSEWHERE = {  # names of other libraries, and what to use here
 }
 
 
-class Elsewhere:
+class MissingName:
     """A name that people look for, and that is not here: the `AttributeError` says what to use.
 
     One for each name, and no `__getattr__`: with that, each call of a method that is here takes 35 ns more.
@@ -95,10 +84,10 @@ class Elsewhere:
         raise AttributeError(f"{whose} has no attribute {self.name!r}: use {self.instead}", name=self.name, obj=host)
 
 
-def tell_elsewhere(host: type, elsewhere: Mapping[str, str]) -> None:
+def add_hints(host: type, hints: Mapping[str, str]) -> None:
     """Have a class say where the names are that it does not have; a type checker knows only those that it has."""
-    for name, instead in elsewhere.items():
-        setattr(host, name, Elsewhere(name, instead))
+    for name, instead in hints.items():
+        setattr(host, name, MissingName(name, instead))
 
 
 _log = logging.getLogger("calibeat")
@@ -130,69 +119,61 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self.monitors) or self.notice is not None
 
+    @property
+    def notices_times(self) -> bool:
+        """Whether it wants to know when each score was issued."""
+        return self.notice is not None
+
     def now(self) -> float:
         """The time of an event that happens now, where it is noticed."""
         return math.nan if self.notice is None else self.notice._now()
 
-    def moment(self) -> tuple[float, float]:
+    def moment(self, slot: int) -> tuple[float, float]:  # noqa: ARG002 - there is one
         """The time of an outcome that comes now, and how many the notice was told of before."""
         return self.now(), 0.0 if self.notice is None else self.notice._rows.told(0)
 
-    def announce(self, events: int, score: Any) -> None:
+    def forecast(self, slot: int, events: int, score: Any) -> None:
         """So many forecasts have been made, the last one of this score."""
         for monitor in self.monitors.values():
             with monitor._lock:
-                monitor._rows.catch_up(0, events)
+                monitor._rows.catch_up(slot, events)
         if self.notice is not None:
             with self.notice._lock:
-                self.notice._rows.forecast(0, events - 1, self.now(), noticed_score(score))
+                self.notice._rows.forecast(slot, events - 1, self.now(), noticed_score(score))
 
-    def update(self, forecast: Any, y: float, now: float, told: float) -> None:
+    def outcome(self, slot: int, forecast: Any, y: float, now: float, told: float) -> None:
         """The outcome of a forecast; like a batch it may be told twice."""
         said, came, score = watched_event(forecast, y)
         for monitor, p, s in self._columns(said, score, math.nan):
             with monitor._lock:
-                monitor._rows.update(0, forecast.event, (p, came, s))
+                monitor._rows.update(slot, forecast.event, (p, came, s))
         if self.notice is not None:
             with self.notice._lock:
-                self.notice._rows.outcome(0, forecast.event, now, told)
+                self.notice._rows.outcome(slot, forecast.event, now, told)
 
-    def heard(
-        self, K: int, times: Vector | None, scores: Vector, outcomes: Vector, late: loops.Late | None
-    ) -> Heard | None:
-        """What the notice hears of a batch; without times, that it happens now."""
-        if self.notice is None or len(outcomes) == 0:
-            return None
-        from calibeat.monitor.notices import heard_of
-
-        n = len(outcomes)
-        issued = np.full(n, self.now()) if times is None else times
-        batch = np.zeros(n, dtype=np.int32), issued, noticed_scores(K, scores), outcomes
-        return heard_of(*batch) if late is None else heard_of(*batch, late.due, late.order)
-
-    def run(
-        self,
-        events: int,
-        forecasts: Vector,
-        outcomes: Vector,
-        scores: Vector,
-        due: Ints | None,
-        end: int,
-        heard: Heard | None,
+    def batch(
+        self, events: int, batch: StreamBatch, late: loops.Late | None, end: int, columns: tuple[Vector, Vector, Vector]
     ) -> None:
         """A batch after so many events; of late outcomes those that are due at `end` or after it never come.
 
-        Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
+        It may be called again: a monitor that knows of it is left as it is. To the notice, without times, the whole
+        batch happens now.
         """
-        due = None if due is None else np.where(due < end, due, len(scores) + 1)
-        for monitor, p, s in self._columns(forecasts, scores, np.full(len(scores), np.nan)):
+        forecasts, outcomes, scores = columns
+        n = len(batch.outcomes)
+        due = None if late is None else np.where(late.due < end, late.due, n + 1)
+        for monitor, p, s in self._columns(forecasts, scores, np.full(n, np.nan)):
             with monitor._lock:
                 monitor._rows.catch_up(0, events)
                 if monitor._rows.queue(0).announced == events:
                     monitor._rows.run(0, p, outcomes, s, due, closed=True)
-        if self.notice is not None and heard is not None:
+        if self.notice is not None and n:
+            from calibeat.monitor.notices import heard_of
+
+            issued = np.full(n, self.now()) if batch.issued is None else batch.issued
+            heard = np.zeros(n, dtype=np.int32), issued, noticed_scores(len(batch.scores) // n, batch.scores), outcomes
             with self.notice._lock:
-                self.notice._rows.run(0, events, heard)
+                self.notice._rows.run(0, events, heard_of(*heard, *((late.due, late.order) if late else ())))
 
     def new_alarms(self) -> list[RaisedAlarm]:
         """The alarms raised since the last call, with their source: those of each monitor, then those of the notice."""
@@ -260,6 +241,75 @@ def for_schedule(times: Any, issued: Any, mature: Any, outcome_times: Any) -> An
     return None if issued is not None and mature is None and outcome_times is None else times
 
 
+def checked_stream(stream: Any) -> int | str | None:
+    """The name of a stream. A subclass of str, such as NumPy's, has another repr, and would be another stream."""
+    if stream is None:
+        return None
+    return str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
+
+
+def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> int:
+    """The name of a stream on its receipts: 64 bits of its method, as `repr` shows it, its seed, its name, its groups.
+
+    >>> from calibeat import TOPS
+    >>> f"{issuer_name(TOPS, 0, 0):016x}"
+    'd9169e331ae0b5d7'
+    """
+    return stream_key(stream_key(seed, stream), repr(method) + groups)
+
+
+class StreamOfRows(Rows):
+    """The one row of a `Calibrator`, with what a method needs that fits its past again, and groups."""
+
+    def __init__(self, method: Any, identity: tuple[int, int], **settings: Any) -> None:
+        super().__init__(method, lambda _: identity, **settings)
+        self.refitter = Refitter(method) if method.needs_history else None
+        self._warned_of_ball = False
+
+    def take_table(self, table: GroupTable, row: list[float]) -> None:
+        """Take the cells of a snapshot."""
+        self.table = table
+        self._serve_groups(table.maker, table.cells)
+        if table.is_crowded(row):  # which was said before
+            self._is_crowded = True
+
+    def restore(self, stream: Stream, row: Vector, events: int, settled: Any) -> None:
+        """Continue from a snapshot, in a new generation."""
+        self.ledgers[0] = Ledger.load(settled, events, int(row[N]), **self._of_ledger)
+        self._take(stream, row, events)
+        self.begin_generation()
+        self.aim(stream)
+
+    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float) -> None:
+        if self.refitter is None:
+            super().learn_one(stream, forecast, y)
+            return
+        state, event = self.row(0).copy(), forecast.event
+        outcome = float(self.events_of(0)), forecast.score, forecast.cell, y, np.array(forecast.lanes)
+        kernel.update(self.method.spec, state, *outcome)
+        self.refitter.learn(state, forecast.score, y)
+        pending = None
+        if self.watch is not None:
+            pending = self.watch.outcome, (0, forecast, y, *self.watch.moment(0))
+        self._do([(stream._ledger.settle, (event, int(y))), (self._take, (stream, state, 0, pending))])
+
+    def after_learning(self) -> None:
+        if self.table is not None and not self._is_crowded and self.table.is_crowded(self.row(0)):
+            self._is_crowded = True
+            _log.warning(self.table.warning(self.row(0)))
+        if self.refitter is None:
+            return
+        learnt, learner = int(self.row(0)[N]), self.method.learner
+        self.refitter.forget(learnt)
+        if learnt >= learner.after and not self._warned_of_ball and on_the_ball(self.method, self.row(0)):
+            self._warned_of_ball = True
+            _log.warning(
+                "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
+                "that no finite optimum exists, or the radius is small",
+                learner.radius,
+            )
+
+
 # ---- the host ------------------------------------------------------------------------------------------------------
 
 
@@ -309,16 +359,16 @@ class Calibrator(Stream):
 
     _KIND: ClassVar[str] = "calibeat/calibrator"  # of snapshots, and the fields that they have
     _STATE: ClassVar[tuple[str, ...]] = (
-        "method", "seed", "stream", "events", "row", "history", "settled", "generations", "monitors",
+        "method", "seed", "stream", "events", "row", "history", "settled", "monitors",
     )  # fmt: skip
     _OPTIONAL: ClassVar[tuple[str, ...]] = ("groups", "notice")
-    _table: GroupTable | None = None  # of the groups
+    _rows: Any  # the rows that it stands on: its own, or those of a bank
 
     def __init__(
         self,
         method: Method | str = AUTO,
         seed: int = 0,
-        stream: int | str = 0,
+        stream: int | str | None = None,
         *,
         monitor: Watched = None,
         notice: Notice | None = None,
@@ -326,53 +376,27 @@ class Calibrator(Stream):
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
-        # A subclass of str, such as NumPy's, has another repr, and would be another stream.
-        stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
-        seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
-        if groups is None:
-            self._begin(method, seed, stream, array("d", method.initial_row()), issuer_name(method, seed, stream))
-        else:
+        self._seed, self._stream = check_whole("seed", seed, -(2**63), 2**63 - 1), checked_stream(stream)
+        table = None
+        if groups is not None:
             from .groups import Groups, GroupTable
 
             table = GroupTable(Groups.of(groups), method)
-            name = issuer_name(method, seed, stream, table.groups.identity)
-            self._begin(method, seed, stream, array("d", table.initial_row()), name)
-            self._set_table(table)
+        drawn_as = 0 if self._stream is None else self._stream
+        name = issuer_name(method, self._seed, drawn_as, "" if table is None else table.groups.identity)
+        identity = name, stream_key(self._seed, drawn_as)
+        self._begin(StreamOfRows(method, identity, generation=None if stream is None else 0, table=table))
         self._set_watch(Watch(monitor, notice))
-        processes.register(self)
 
-    def _forked(self) -> None:
-        """In a child process: the fast path stays closed until the first call has begun a new generation."""
-        self._is_forked = True
-
-    def _begin(
-        self,
-        method: AnyMethod,
-        seed: int,
-        stream: int | str,
-        row: Any,
-        name: str,
-        labels: tuple[Any, ...] | None = None,
-    ) -> None:
-        """Serve a row. `name` is on its receipts; `labels` are the classes, if they are not 0 and 1."""
-        self._method, self._seed, self._stream = method, seed, stream
-        self._lock = new_lock()
-        self._key = stream_key(seed, stream)
-        self._serve(method.spec, row, method.needs_history)
-        self._refitter = Refitter(method) if method.needs_history else None
-        self._hedges, self._width, self._numbers = method.draws, method.receipt_width, method.numbers
-        self._set_watch(Watch(None))
-        settled = SettledEvents(classes=2 if labels is None else len(labels))
-        self._receipts = Ledger(method, Issuer(name), settled, labels=labels)
-        self._begin_generation(name, self._key)
-        self._warned_of_ball = False
-
-    def _set_table(self, table: GroupTable) -> None:
-        self._table, self._width = table, table.receipt_width
-        self._serve_groups(table.maker, table.cells)
+    def _begin(self, rows: Rows) -> None:
+        """Be the one stream of these rows, which are new."""
+        rows.make_room(1)
+        rows._publish(1, 0)
+        rows.bind(self, 0)
 
     def _set_watch(self, watch: Watch) -> None:
-        self._watch, self._announce, self._is_watched = watch, watch.announce, bool(watch)
+        self._watch = watch
+        self._rows._watched_by(watch or None)
 
     # ---- what comes in, and how it goes out: `MultiCalibrator` has its own ------------------------------------------
 
@@ -381,7 +405,7 @@ class Calibrator(Stream):
         return check_score(score)
 
     def _check_scores(self, scores: Any) -> Vector:
-        """The scores of a batch: `_numbers` for each event, one behind the other."""
+        """The scores of a batch: K numbers for each event, one behind the other."""
         return check_scores(scores)
 
     def _check_outcomes(self, outcomes: Any, events: int, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
@@ -392,24 +416,18 @@ class Calibrator(Stream):
 
     def _check_groups(self, groups: Any, events: int) -> Ints | None:
         """The words of the groups of so many events; None where there are no groups."""
-        if self._table is None or groups is None:
-            self._words(groups)  # raises where there should be some, or none
+        table = self._rows.table
+        if table is None or groups is None:
+            self._rows._words(groups)  # raises where there should be some, or none
             return None
-        return self._table.maker.of_events(groups, events)
+        words: Ints = table.maker.of_events(groups, events)
+        return words
 
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         """The forecasts in the kind of the scores."""
         return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
 
     # ---- single events: `predict` and `update` are those of `Stream` -----------------------------------------------
-
-    def _predict_alone(self, score: Any, words: bytes | None = None) -> Any:
-        """`predict` where something else must be done first, or afterwards."""
-        with self._lock:
-            self._recover()
-            forecast = self._forecast(score, words)
-            self._recover()
-            return forecast
 
     def peek(self, score: Any, groups: Any = None) -> Any:
         """What `predict` would say of a score, and of its groups, now. No event is made, nothing changes.
@@ -419,82 +437,9 @@ class Calibrator(Stream):
         >>> cal.peek(0.25), cal.events
         (0.25, 0)
         """
-        score, words = self._check_score(score), self._words(groups)
-        with self._lock:
-            self._refresh()
-            self._undo_batch()
-            return self._peek(score, words)
-
-    def _sign(self) -> str:
-        """The signature of a generation that begins with this forecast."""
-        with self._lock:
-            self._signature = self._receipts.issuer.ensure_signature()
-            return self._signature
-
-    def _update_alone(self, forecast: AnyForecast, y: float) -> UpdateStatus:
-        """`update` of any receipt, or where something else must be done before or afterwards."""
-        with self._lock:
-            try:
-                self._is_busy = True
-                self._recover()
-                ledger, learnt = self._receipts, int(self._row[N])
-                if not self._is_own(forecast):
-                    ledger.check(forecast, self._events, learnt, self._table)
-                event, settled = forecast.event, ledger.settled
-                first, marks = settled.span
-                has_room = 0 <= event - first < len(marks)
-                if not (has_room and marks[event - first] == OPEN) and ledger.is_repeat(event, y):
-                    return "repeated"
-                if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
-                    raise OutcomeConflict(
-                        f"outcome must be of a forecast that has none yet, got one more than the {self._events} "
-                        f"forecasts - at event {event}"
-                    )
-                if not has_room:
-                    settled = settled.with_room(event)
-                self._take_over(forecast, y, settled)
-            finally:
-                self._is_busy = False
-            self._after_learning()
-            self._warn_of_crowd()
-            return "learnt"
-
-    def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
-        """Make the outcome take effect: the row, and the mark of its event."""
-        owed = (self._watch.update, receipt_of(forecast), y, *self._watch.moment()) if self._is_watched else None
-        row = None
-        if self._refitter is not None:  # a refit may follow, so learn in a copy
-            row = self._view().copy()
-            outcome = float(self._events), forecast.score, forecast.cell, y, np.array(forecast.lanes)
-            kernel.update(self._method.spec, row, *outcome)
-            self._refitter.learn(row, forecast.score, y)
-        self._settle(forecast, y, settled, owed, row)
-        self._recover()
-
-    def _after_learning(self) -> None:
-        """For learners that fit their past again."""
-        if self._refitter is None:
-            return
-        learnt = self.outcomes
-        self._refitter.forget(learnt)
-        learner: Any = self._method.learner
-        if learnt >= learner.after and not self._warned_of_ball and self.on_the_ball:
-            self._warned_of_ball = True
-            _log.warning(
-                "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
-                "that no finite optimum exists, or the radius is small",
-                learner.radius,
-            )
-
-    def _warn_of_crowd(self) -> None:
-        """Once, when the groups have forgotten many cells."""
-        if self._table is not None and not self._is_crowded:
-            with self._lock:
-                if self._is_crowded or not self._table.is_crowded(self._row):
-                    return
-                sentence = self._table.warning(self._view())
-                self._is_crowded = True
-            _log.warning(sentence)
+        score, words = self._check_score(score), self._made()._words(groups)
+        with self._held():
+            return self._rows._peek(self, score, words)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -541,90 +486,16 @@ class Calibrator(Stream):
         ------
         InvalidInput : a score, an outcome, a group or a due time is impossible; the message names the first bad row.
         """
-        probabilities = self._check_scores(scores)
-        n = len(probabilities) // self._numbers
-        issued = None if self._watch.notice is None else issue_times(times, n)
+        probabilities, rows = self._check_scores(scores), self._made()
+        n = len(probabilities) // rows.method.numbers
+        issued = None if rows.watch is None or not rows.watch.notices_times else issue_times(times, n)
         planned = schedule(
             n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
         )
-        if planned is None:
-            labels, words = self._check_outcomes(outcomes, n), self._check_groups(groups, n)
-            return self._given_back(scores, self._run(n, probabilities, labels, words=words, issued=issued))
-        comes = planned.due <= n
-        labels, words = self._check_outcomes(outcomes, n, comes), self._check_groups(groups, n)
-        order = in_order(planned.due, planned.in_turn(np.flatnonzero(comes)), n)
-        late = loops.Late(0, np.empty(n, dtype=np.int64), planned.due, order, int(mature is not None))
-        return self._given_back(scores, self._run(n + 1, probabilities, labels, late, words, issued))
-
-    def _run(
-        self,
-        end: int,
-        scores: Vector,
-        outcomes: Vector,
-        late: loops.Late | None = None,
-        words: Ints | None = None,
-        issued: Vector | None = None,
-    ) -> Vector:
-        """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
-        with self._lock:
-            self._refresh()
-            try:
-                self._is_busy = True
-                self._undo_batch()
-                events, row, owed = self._events, self._view().copy(), None
-                forecasts = self._play(end, row, scores, outcomes, late, words)
-                settled = self._settled_after(events, outcomes, late, end)
-                if self._is_watched:
-                    watched = watched_columns(self._numbers, forecasts, outcomes, scores)
-                    heard = self._watch.heard(self._numbers, issued, scores, outcomes, late)
-                    owed = (self._watch.run, events, *watched, late and late.due, end, heard)
-                self._take_batch(row, events + len(outcomes), settled, owed)
-                self._recover()
-            finally:
-                self._undo_batch()
-                self._is_busy = False
-            self._after_learning()
-            self._warn_of_crowd()
-            return forecasts
-
-    def _undo_batch(self) -> None:
-        """Take back what a batch that was broken off has done to the cells. The caller holds the lock."""
-        if self._table is not None:
-            if self._has_batch:
-                self._table.undo()
-                self._has_batch = False
-            else:
-                self._table.close()
-
-    def _settled_after(self, events: int, outcomes: Vector, late: loops.Late | None, end: int) -> SettledEvents:
-        """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
-        due = NO_DUE if late is None else late.due
-        return self._receipts.settled.after(events, outcomes, due, end)
-
-    def _play(
-        self,
-        end: int,
-        row: Vector,
-        scores: Vector,
-        outcomes: Vector,
-        late: loops.Late | None,
-        words: Ints | None = None,
-    ) -> Vector:
-        """Return the forecasts of the loop, which moves this row."""
-        method, refitter, n = self._method, self._refitter, len(outcomes)
-        stream = loops.one_stream(row, self._events)
-        held = loops.receipts_under_way(late.due, late.order, n) if late else 0
-        forecasts, receipts = np.empty(len(scores)), np.empty(held * self._width)
-        batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, receipts, method.scratch())
-        if self._table is not None and words is not None:
-            self._has_batch = True
-            self._table.run(stream, batch._replace(words=words), late, end)
-            return forecasts
-        place = loops.place_before()
-        for stop in (end,) if refitter is None else refitter.stretches(row, scores, outcomes, late, end):
-            for part in loops.pieces(stop, self._numbers, int(place[loops.EVENT])):
-                loops.run_batch(method.spec, stream, batch, late, place, part.stop)
-        return forecasts
+        labels = self._check_outcomes(outcomes, n, *(() if planned is None else (planned.due <= n,)))
+        words = self._check_groups(groups, n)
+        batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued)
+        return self._given_back(scores, rows.run_stream(self, batch))
 
     def predict_many(self, scores: npt.ArrayLike, groups: Any = None) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -637,32 +508,11 @@ class Calibrator(Stream):
         ------
         InvalidInput : a score is not a number in [0, 1], or a group is impossible; the message names the first bad row.
         """
-        probabilities, K = self._check_scores(scores), self._numbers
-        forecasts, n = np.empty(len(probabilities)), len(probabilities) // K
+        probabilities = self._check_scores(scores)
+        n = len(probabilities) // self._made().method.numbers
         check_lengths(scores=n)
         words = self._check_groups(groups, n)
-        with self._lock:
-            self._refresh()
-            if self._table is not None and words is not None:
-                try:
-                    self._is_busy = True  # the cells must stay as they are
-                    self._undo_batch()
-                    self._table.predict_many(self._view(), probabilities, self._draws(n), words, forecasts)
-                finally:
-                    self._is_busy = False
-                return self._given_back(scores, forecasts)
-            draws = self._draws(n)
-            row = self._view().copy()
-            stream, work = loops.one_stream(row, self._events), self._method.scratch()
-            for part in loops.pieces(n, K):
-                numbers = slice(part.start * K, part.stop * K)
-                columns = probabilities[numbers], loops.NO_NUMBERS, draws[part], forecasts[numbers]
-                batch = loops.Batch(*columns, loops.NO_NUMBERS, work)
-                loops.predict_many(self._method.spec, NO_CELLS, stream, row, batch)
-        return self._given_back(scores, forecasts)
-
-    def _draws(self, count: int) -> Vector:
-        return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)
+        return self._given_back(scores, self._rows.predict_many(self, probabilities, words))
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -676,27 +526,24 @@ class Calibrator(Stream):
         >>> float(twin.predict(0.6)) == float(cal.predict(0.6))
         True
         """
-        with self._lock:
-            self._refresh()
-            try:
-                self._is_busy = True
-                self._undo_batch()
-                state = {
-                    **self._described(),
-                    "events": self._events,
-                    "row": self._row.tolist(),
-                    "history": {} if self._refitter is None else self._refitter.dump(self.outcomes),
-                    **self._receipts.dump(self._events),
-                    **self._watch.dump(),
-                    **({} if self._table is None else {"groups": self._table.to_dict()}),
-                }
-            finally:
-                self._is_busy = False
+        with self._held() as rows:
+            events, row = self._events, rows.row(self._slot)
+            self._ledger.catch_up(events)
+            refitter, table = rows.refitter, rows.table
+            state = {
+                **self._described(),
+                "events": events,
+                "row": row.tolist(),
+                "history": {} if refitter is None else refitter.dump(int(row[N])),
+                "settled": self._ledger.dump(),
+                **(Watch(None) if self._key is not None else self._watch).dump(),
+                **({} if table is None else {"groups": table.to_dict()}),
+            }
         return seal(self._KIND, FORMAT, state)
 
     def _described(self) -> dict[str, Any]:
         """What a snapshot says of the calibrator itself; `_like` makes another one of it."""
-        return {"method": self._method.to_dict(), "seed": self._seed, "stream": self._stream}
+        return {"method": self._rows.method.to_dict(), "seed": self._seed, "stream": self._stream}
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
@@ -745,19 +592,17 @@ class Calibrator(Stream):
         fresh = cls._fresh_groups(state, groups)
         try:
             calibrator = cls._like({**state, **fresh})
-            method = calibrator._method
+            rows = calibrator._rows
+            method = rows.method
             events = check_whole("events", state["events"], 0, 2**53)
             row = check_numbers("row", state["row"])
             check_row(method, row, events, cls._groups_in(state))
             if "groups" in state:
                 calibrator._restore_groups(state["groups"], row.tolist())
-            elif calibrator._table is not None:
-                row = calibrator._table.initial_row(row)
-            calibrator._row[:] = array("d", row.tobytes())
-            calibrator._events, outcomes = events, calibrator.outcomes
-            calibrator._restore_history(outcomes, state["history"])
-            calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
-            calibrator._signature = ""  # a new generation, which gets its own with its first forecast
+            elif rows.table is not None:
+                row = rows.table.initial_row(row)
+            calibrator._restore_history(int(row[N]), state["history"])
+            rows.restore(calibrator, row, events, state["settled"])
             calibrator._set_watch(Watch.load(state["monitors"], state.get("notice"), events))
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
@@ -780,13 +625,11 @@ class Calibrator(Stream):
     def _restore_groups(self, data: Any, row: list[float]) -> None:
         from .groups import GroupTable
 
-        table = GroupTable.from_dict(data, self._method, row)
-        self._set_table(table)
-        self._is_crowded = table.is_crowded(row)  # which was said before
+        self._rows.take_table(GroupTable.from_dict(data, self._rows.method, row), row)
 
     def _restore_history(self, outcomes: int, columns: Any) -> None:
-        if self._refitter is not None:
-            self._refitter.load(outcomes, columns)
+        if self._rows.refitter is not None:
+            self._rows.refitter.load(outcomes, columns)
         elif columns != {}:
             raise InvalidInput(f"history must hold nothing for this method, got {columns!r:.60}")
 
@@ -799,19 +642,20 @@ class Calibrator(Stream):
     @property
     def method(self) -> Method:
         """The parts that it is made of."""
-        return self._method
+        method: Method = self._rows.method
+        return method
 
     @property
     def events(self) -> int:
         """How many forecasts were made."""
-        self._refresh()
-        return self._events
+        with self._held():
+            return self._events
 
     @property
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
-        self._refresh()
-        return int(self._row[N])
+        with self._held() as rows:
+            return int(rows.row(self._slot)[N])
 
     @property
     def monitor(self) -> Monitor | None:
@@ -823,12 +667,12 @@ class Calibrator(Stream):
         >>> cal.monitor.outcomes, cal.monitor.alarms
         (3, [])
         """
-        return self._watch.monitors.get(OURS)
+        return self._watch_now().monitors.get(OURS)
 
     @property
     def monitors(self) -> dict[str, Monitor]:
         """The monitors by what they watch: "ours", "raw"."""
-        return dict(self._watch.monitors)
+        return dict(self._watch_now().monitors)
 
     @property
     def notice(self) -> Notice | None:
@@ -840,7 +684,7 @@ class Calibrator(Stream):
         >>> cal.notice.forecasts, cal.notice.check(), cal.notice.state
         (3, [], 'learning')
         """
-        return self._watch.notice
+        return self._watch_now().notice
 
     def new_alarms(self) -> list[RaisedAlarm]:
         """The alarms that monitors and notice have raised since the last call: each is given once, oldest first.
@@ -857,9 +701,8 @@ class Calibrator(Stream):
         ...         print(alarm.source, alarm.what, "after", alarm.at, "outcomes: wake somebody" if alarm.page else "")
         raw too high after 11 outcomes: wake somebody
         """
-        with self._lock:
-            self._refresh()
-            return self._watch.new_alarms()
+        with self._held() as rows:
+            return self._watch.new_alarms() if self._key is None else rows.new_alarms(self._slot)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -881,11 +724,9 @@ class Calibrator(Stream):
         >>> Calibrator(OBS).params
         {'a': 1.0, 'b': -1.0, 'c': 0.0}
         """
-        with self._lock:
-            self._refresh()
-            row = self._row[:]
-        params = params_of(self._method, row[: self._method.width])
-        return params if self._table is None else {**params, "groups": self._table.params(row)}
+        row, method, table = self.row.tolist(), self._rows.method, self._rows.table
+        params = params_of(method, row[: method.width])
+        return params if table is None else {**params, "groups": table.params(row)}
 
     def segments(self, least: int = 100) -> Segments:
         """Who is miscalibrated: a table with one row for each value of a group, and for each pair of values that cross.
@@ -909,23 +750,18 @@ class Calibrator(Stream):
         ------
         InvalidInput : the calibrator has no groups.
         """
-        if self._table is None:
+        table = self._rows.table
+        if table is None:
             raise InvalidInput("segments must be those of groups, got a calibrator without - Calibrator(groups=[...])")
-        with self._lock:
-            self._refresh()
-            try:
-                self._is_busy = True
-                self._undo_batch()
-                return self._table.segments(self._view(), least)
-            finally:
-                self._is_busy = False
+        with self._held() as rows:
+            found: Segments = table.segments(rows.row(self._slot), least)
+            return found
 
     @property
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
-        with self._lock:
-            self._refresh()
-            return on_the_ball(self._method, self._row[: self._method.width])
+        method = self._rows.method
+        return on_the_ball(method, self.row[: method.width])
 
     @property
     def evidence(self) -> float:
@@ -952,23 +788,22 @@ class Calibrator(Stream):
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
-        if not self._method.mixes:
+        method = self._rows.method
+        if not method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
-                f"got {name_of(self._method) or self._method}"
+                f"got {name_of(method) or method}"
             )
-        at = self._method.spec.evidence
-        with self._lock:
-            self._refresh()
-            row = self._row[:]
+        at = method.spec.evidence
+        with self._held() as rows:
+            row = rows.row(self._slot)
             return float(row[at] + ln(float(row[at + 1])))
 
     @property
     def row(self) -> Vector:
         """The state of the stream, a read-only copy: [t, n, theta, matrix, cells, guard, evidence, tail, groups]."""
-        with self._lock:
-            self._refresh()
-            row = self._view().copy()
+        with self._held() as rows:
+            row = rows.row(self._slot).copy()
         row.flags.writeable = False
         return row
 
@@ -979,45 +814,49 @@ class Calibrator(Stream):
         ------
         InvalidInput : the method has no formula (it draws, or solves an equation for each score), or there are groups.
         """
-        if self._table is not None:
+        if self._rows.table is not None:
             raise InvalidInput(
                 "export needs a calibrator without groups: with them there is no map from the score alone - "
                 "use predict_many(scores, groups=...), or a service"
             )
-        with self._lock:
-            self._refresh()
-            return frozen_map(self._method, self._view().tolist())
-
-    def _view(self) -> Vector:
-        return np.frombuffer(self._row)
+        return frozen_map(self._rows.method, self.row.tolist())
 
     def __repr__(self) -> str:
-        name = name_of(self._method)
-        self._refresh()
-        groups = "" if self._table is None else f", groups={list(self._table.groups.attributes)}"
-        shown_method = f"{name.upper() if name else self._method}{groups}"
-        return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
+        method, table = self._rows.method, self._rows.table
+        name = name_of(method)
+        groups = "" if table is None else f", groups={list(table.groups.attributes)}"
+        shown_method = f"{name.upper() if name else method}{groups}"
+        with self._held():
+            return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
 
-    def _refresh(self) -> None:
-        """Finish what an interrupted call has left. The member of a bank also finds its row again."""
-        if self._owed is not None or self._is_forked:
-            with self._lock:
-                self._recover()
+    # ---- inner ----------------------------------------------------------------------------------------------------
 
-    def _recover(self) -> None:
-        """Finish what an interrupt left undone; in a new process, begin a generation. The caller holds the lock.
+    @contextmanager
+    def _held(self) -> Iterator[Rows]:
+        """The rows, with nothing left to be done, and the row of this stream found."""
+        with self._made() as rows:
+            rows.ready()
+            rows.aim(self)
+            yield rows
 
-        If this is interrupted too, the next call does it.
-        """
-        if self._owed is not None:
-            tell, *arguments = self._owed
-            tell(*arguments)
-            self._owed = None
-        self._undo_batch()
-        if self._is_forked:
-            self._receipts.issuer.begin_generation(self._events)
-            self._begin_generation("", self._key)
-            self._is_forked = False
+    def _made(self) -> Any:
+        """The rows that it stands on."""
+        if self._rows is None:
+            raise InvalidInput(NOT_MADE)
+        return self._rows
+
+    def _watch_now(self) -> Watch:
+        """Its monitors and its notice; of a key of a bank copies, as they are now."""
+        if self._key is None:
+            return self._watch
+        with self._held() as rows:
+            watch: Watch = rows.watch_of(self._slot)
+            return watch
+
+    @property
+    def _events(self) -> int:
+        """How many forecasts were made. The caller holds the rows."""
+        return self._rows.events_of(self._slot)
 
 
-tell_elsewhere(Calibrator, ELSEWHERE)
+add_hints(Calibrator, HINTS)

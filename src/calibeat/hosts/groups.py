@@ -56,22 +56,10 @@ from calibeat.core.groups import (
     Cells,
     cell_limits,
     forget_touched,
-    restore,
     row_limits,
 )
 from calibeat.core.layout import N
 from calibeat.core.limits import Block
-from calibeat.core.loops import (
-    NO_NUMBERS,
-    Batch,
-    Late,
-    Streams,
-    one_stream,
-    pieces,
-    place_before,
-    predict_many,
-    run_batch,
-)
 from calibeat.core.method import Method
 from calibeat.core.randomness import cross_words
 from calibeat.errors import InvalidInput
@@ -508,7 +496,7 @@ class GroupTable:
     """The cells of one stream whose calibrator looks at groups.
 
     A row of such a stream is longer than that of its method by what `initial_row` puts behind it; `cells` is what the
-    kernels take. A batch comes between `begin` and `keep` or `undo`: all of it happens, or nothing.
+    kernels take.
 
     Raises
     ------
@@ -537,10 +525,7 @@ class GroupTable:
             known=np.zeros(MOST_COLUMNS * KNOWN_WIDTH),
             touched=np.zeros(slots + 1, dtype=np.int64),
             marks=np.zeros(slots, dtype=np.uint8),
-            before=np.zeros(0),
-            words_before=np.zeros(0, dtype=np.int64),
         )
-        self._plain = self.cells
 
     @property
     def width(self) -> int:
@@ -557,60 +542,11 @@ class GroupTable:
         method_row = self.method.initial_row() if row is None else row
         return np.concatenate([method_row, [0.0, 1.0, *PRIOR, 0.0, 0.0], np.zeros(4 * self.cells.columns)])
 
-    # ---- many events ---------------------------------------------------------------------------------------------
-
-    def run(self, stream: Streams, batch: Batch, late: Late | None, end: int) -> None:
-        """Let the loop move the row of a stream, and the cells. What follows is `keep`, or `undo`."""
-        self.begin()
-        cells, place = self.cells, place_before()
-        for part in pieces(end):
-            run_batch(self.method.spec, stream, batch, late, place, part.stop, cells)
-            if self.cells is not cells:
-                raise RuntimeError("a batch must not be interrupted by a call of the same calibrator in its own thread")
-
-    def predict_many(self, row: Vector, scores: Vector, draws: Vector, words: Ints, forecasts: Vector) -> None:
-        """Forecast each score, with its words, as the next event."""
-        K, stream = self.cells.attributes, one_stream(row, 0)
-        cells = self.cells._replace(found=np.empty(2 * MOST_COLUMNS, dtype=np.int64))
-        for part in pieces(len(scores)):
-            own = words[part.start * K : part.stop * K]
-            batch = Batch(scores[part], NO_NUMBERS, draws[part], forecasts[part], NO_NUMBERS, words=own)
-            predict_many(self.method.spec, cells, stream, row, batch)
-
-    # ---- batches: all or nothing ---------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """From here on, list the slots that change, and save what they hold."""
-        forget_touched(self.cells)
-        slots = self.groups.cells
-        self.cells = self._plain._replace(
-            before=np.empty(slots * CELL_NUMBERS), words_before=np.empty(3 * slots, dtype=np.int64)
-        )
-
-    def keep(self) -> Ints:
-        """The slots that have changed since `begin`, which stay as they are now."""
-        changed = self.touched()
-        self.cells = self._plain
+    def touched(self) -> Ints:
+        """The slots that have changed since the last call, in the order of their first change."""
+        changed = self.cells.touched[1 : 1 + int(self.cells.touched[0])].copy()
         forget_touched(self.cells)
         return changed
-
-    def undo(self) -> None:
-        """Back to what the table held at `begin`; nothing, where the batch was kept already or none was begun.
-
-        So a host that was interrupted may always call it. What decides is whether `forget_touched` has run, which a
-        stream calls in the step that takes the row.
-        """
-        if self.cells is not self._plain:
-            restore(self.cells)
-            self.cells = self._plain
-
-    def close(self) -> None:
-        """After a batch whose row was taken, and `forget_touched` with it: what is saved is needed no more."""
-        self.cells = self._plain
-
-    def touched(self) -> Ints:
-        """The slots that have changed since `begin`, in the order of their first change."""
-        return self.cells.touched[1 : 1 + int(self.cells.touched[0])].copy()
 
     # ---- slots as data -------------------------------------------------------------------------------------------
 

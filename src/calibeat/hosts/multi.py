@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from array import array
 from collections.abc import Hashable, Iterable, Iterator, KeysView, Sequence, ValuesView
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -16,8 +15,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import VectorStream
-from calibeat._util import processes
 from calibeat._util.check import check_choice, check_lengths, check_whole, shown
 from calibeat._util.columns import PLAIN, Column, is_exported, like_matrix, read_column, to_matrix
 from calibeat._util.types import Ints, Vector
@@ -26,16 +23,17 @@ from calibeat.core import vector
 from calibeat.core.algebra import lns
 from calibeat.core.layout import T
 from calibeat.core.method import AUTO
+from calibeat.core.randomness import stream_key
 from calibeat.core.vector import VectorMethod
 from calibeat.errors import InvalidInput
 from calibeat.export import MultiExport
 from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.notice import Notice
 
-from .bank import Bank, Member
-from .calibrator import Calibrator, Watch, Watched
+from .bank import Bank
+from .calibrator import Calibrator, StreamOfRows, Watch, Watched, checked_stream
 from .keys import Key
-from .rows import Flags
+from .rows import Flags, Rows
 
 Label = str | int | float | bool
 
@@ -192,6 +190,16 @@ class Door:
         self.method: Any = AUTO if self.is_pair else VectorMethod(self.name, self.classes.count)
         self.identity = repr((self.name, self.logits, self.classes.labels))
 
+    def face(self, rows: Rows) -> None:
+        """Have rows serve single events of these classes."""
+        labels = self.classes.labels
+        rows._serve_classes(labels, self.classes.index, self.logits, self.is_pair, vector.scratch(len(labels)))
+        rows._check_score, rows._check_label = self.score, self.classes.column
+
+    def score(self, scores: Any) -> Vector:
+        """The scores of one event."""
+        return check_scores(scores, self.classes, self.logits, one=True)
+
     def described(self) -> dict[str, Any]:
         """As JSON-able data."""
         return {"classes": self.classes.given, "method": self.name, "logits": self.logits}
@@ -250,7 +258,7 @@ class Face:
         return self._door.logits
 
     def _check_score(self, scores: Any) -> Vector:
-        return check_scores(scores, self._door.classes, self._door.logits, one=True)
+        return self._door.score(scores)
 
     def _check_scores(self, scores: Any) -> Vector:
         return self._door.scores(scores)
@@ -270,7 +278,7 @@ def _refuse_groups(groups: Any) -> None:
         )
 
 
-class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # its method is a name
+class MultiCalibrator(Face, Calibrator):  # type: ignore[misc]  # its method is a name
     r"""Turns K scores into K probabilities, one stream of events, learning from every label.
 
     Parameters
@@ -309,7 +317,7 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
 
     _KIND: ClassVar[str] = "calibeat/multi"
     _STATE: ClassVar[tuple[str, ...]] = (
-        "classes", "method", "logits", "events", "row", "history", "settled", "generations", "monitors",
+        "classes", "method", "logits", "stream", "events", "row", "history", "settled", "monitors",
     )  # fmt: skip
 
     _OPTIONAL: ClassVar[tuple[str, ...]] = ("notice",)
@@ -319,26 +327,21 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         classes: Any,
         method: str = "multi",
         logits: bool = False,
+        stream: int | str | None = None,
         *,
         monitor: Watched = None,
         notice: Notice | None = None,
         groups: Any = None,
     ) -> None:
         _refuse_groups(groups)
-        door = Door(classes, method, logits)
-        name = hashlib.blake2b(door.identity.encode(), digest_size=8).hexdigest()
-        self._serve_door(door, array("d", door.method.initial_row()), name)
+        self._door, self._stream = Door(classes, method, logits), checked_stream(stream)
+        name = hashlib.blake2b(repr((self._door.identity, self._stream or 0)).encode(), digest_size=8).digest()
+        identity = int.from_bytes(name, "big"), stream_key(0, 0)
+        generation = None if stream is None else 0
+        rows = StreamOfRows(self._door.method, identity, generation=generation, classes=self._door.classes.count)
+        self._door.face(rows)
+        self._begin(rows)
         self._set_watch(Watch(monitor, notice))
-        processes.register(self)
-
-    def _serve_door(self, door: Door, row: Any, name: str) -> None:
-        self._door = door
-        labels = door.classes.labels
-        self._begin(door.method, 0, 0, row, name, labels)
-        self._serve_classes(labels, door.classes.index, door.logits, vector.scratch(len(labels)))
-
-    def _check_label(self, label: Any) -> int:
-        return self._door.classes.column(label)
 
     def _check_outcomes(self, outcomes: Any, events: int, needed: Flags | None = None) -> Vector:
         labels = read_column("labels", outcomes)
@@ -346,11 +349,11 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
         return self._door.outcomes(labels, needed)
 
     def _described(self) -> dict[str, Any]:
-        return self._door.described()
+        return {**self._door.described(), "stream": self._stream}
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
-        return cls(state["classes"], state["method"], state["logits"])
+        return cls(state["classes"], state["method"], state["logits"], state["stream"])
 
     @classmethod
     def _method_in(cls, state: dict[str, Any]) -> Any:
@@ -383,7 +386,7 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
 
         t is the number of forecasts made. The evidence, which is no part of the method, is left out.
         """
-        with self._lock:
+        with self._held():
             row = super().row
             if self._door.is_pair:
                 return row
@@ -399,9 +402,8 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
             exported = super().export()
             numbers, pair = exported.numbers, exported.python
         else:
-            with self._lock:
-                self._refresh()
-                numbers = vector.frozen_numbers(door.method, self._view().copy())
+            with self._held() as rows:
+                numbers = vector.frozen_numbers(door.method, rows.row(self._slot).copy())
         return MultiExport(numbers, door.classes.labels, door.name, door.logits, pair)
 
     def __repr__(self) -> str:
@@ -412,19 +414,6 @@ class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # 
 
 
 # ---- a stream for each key -----------------------------------------------------------------------------------------
-
-
-class MultiMember(Member, MultiCalibrator):  # type: ignore[misc]  # its method is a name
-    """What ``bank[key]`` of a `MultiBank` gives."""
-
-    def _serve_row(self, row: Any) -> None:
-        bank: Any = self._bank
-        self._serve_door(bank._door, row, "")
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> MultiCalibrator:  # type: ignore[override]
-        """As `MultiCalibrator.from_json`: a calibrator of its own."""
-        return MultiCalibrator.from_json(text)
 
 
 class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
@@ -452,13 +441,14 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     is forecast and not learnt. A key takes 8 bytes for each number of its stream and 48 for its stats.
     """
 
-    _SHARED: ClassVar[tuple[str, ...]] = ("classes", "method", "logits", "prior", "watched", "noticed")
+    _SHARED: ClassVar[tuple[str, ...]] = ("classes", "method", "logits", "stream", "prior", "watched", "noticed")
 
     def __init__(
         self,
         classes: Any,
         method: str = "multi",
         logits: bool = False,
+        stream: int | str | None = None,
         *,
         prior: str | None = None,
         threads: int | None = None,
@@ -468,7 +458,8 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     ) -> None:
         _refuse_groups(groups)
         self._door = door = Door(classes, method, logits)
-        self._begin(door.method, 0, door.identity, prior, threads, monitor, notice, door.classes.labels)
+        self._seed, self._stream = 0, checked_stream(stream)
+        self._begin(door.method, door.identity, prior, threads, monitor, notice, door)
 
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
         return self._door.some_scores(scores, asked)
@@ -483,42 +474,41 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     def _folded(self, forecasts: Vector) -> Vector:
         return self._door.forecasts(forecasts)
 
-    def _member(self, key: Key, slot: int) -> Member:
-        return MultiMember(self, key, slot)
-
-    def _alone(self, key: Key) -> Calibrator:  # noqa: ARG002 - all keys are alike
-        return MultiCalibrator(*self._door.described().values())
+    def _calibrator(self) -> Calibrator:
+        member = MultiCalibrator.__new__(MultiCalibrator)
+        member._door, member._watch = self._door, Watch(None)
+        return member
 
     def _empty(self) -> MultiBank:
-        return MultiBank(*self._door.described().values(), prior=self._prior, threads=self._threads)
+        described = self._door.described()
+        return MultiBank(**described, stream=self._stream, prior=self._prior, threads=self._threads)
 
     def _header(self) -> dict[str, Any]:
-        return {"multi": self._door.described(), "prior": self._prior}
+        return {"multi": self._door.described(), "stream": self._stream, "prior": self._prior}
 
     @classmethod
     def _of_header(cls, header: dict[str, Any], threads: int, watched: dict[str, Any]) -> MultiBank:
         if "multi" not in header:
             raise InvalidInput("a bank of two classes, which Bank.load reads")
-        return cls(**header["multi"], prior=header["prior"], threads=threads, **watched)
+        return cls(**header["multi"], stream=header["stream"], prior=header["prior"], threads=threads, **watched)
 
     @property
     def table(self) -> dict[str, npt.NDArray[Any]]:
         """As `Bank.table`, and for each key its evidence (see `MultiCalibrator.evidence`)."""
-        with self._lock:
+        with self._rows as rows:
             table = super().table
-            at, rows = self._method.spec.evidence, self._store.matrix[: len(self._store)]
-            ratios = rows[:, at + 1].copy()
+            at, states = rows.method.spec.evidence, rows.matrix[: rows.count]
+            ratios = states[:, at + 1].copy()
             lns(ratios)
-            return {**table, "evidence": rows[:, at] + ratios}
+            return {**table, "evidence": states[:, at] + ratios}
 
     @property
     def params(self) -> dict[str, npt.NDArray[Any]]:
         """As `Bank.params`, and of each class its bias, as the column ``"bias cat"``."""
-        with self._lock:
+        with self._rows as rows:
             params, door = super().params, self._door
             if not door.is_pair and door.name == "multi":
-                rows = self._store.matrix[: len(self._store)]
-                biases = door.method.params_of_rows(rows, named=True)["bias"]
+                biases = door.method.params_of_rows(rows.matrix[: rows.count], named=True)["bias"]
                 params |= {f"bias {label}": biases[:, k].copy() for k, label in enumerate(door.classes.labels)}
             return params
 

@@ -60,7 +60,7 @@ def learn_label(method: int, K: int, row: Vector, score: Vector, y: float, work:
     play_classes(method, K, row, row[N] + 1.0, score, y, work, block(K, work, FORECAST))
 
 
-@entry
+@kernel
 def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> float:
     """The pool forecasts when an outcome arrives, and learns it at once, unless it is NaN -> the forecast.
 

@@ -1,297 +1,438 @@
-"""Rows: the matrix of a bank with a row for each key, its receipts, `fold` on rows, and the check of rows from outside.
+"""Rows: the streams of a host, a row of numbers each, and what they share. Every host stands on them.
 
-A row is the state of a stream, and behind it its stats. A receipt is what an outcome needs to be learnt, any time later
-and in any process that has the row of its key. It has the layout of `Forecast.to_bytes`: so `Forecast.from_bytes` reads
-it, and what `to_bytes` wrote may be brought to `fold`.
+===============  ===========================================================================================
+a host           stands on
+===============  ===========================================================================================
+`Calibrator`     one row
+`Bank`           a row for each key, and an index that finds it
+``bank[key]``    the same rows as its bank
+===============  ===========================================================================================
+
+A row is the state of a stream, and behind it its stats. A call is planned first: that may fail, and changes nothing
+that can be seen. Then it is done in one compiled step (`all_at_once`): a signal, an error or a fork comes before all of
+it or after all of it. Rows and keys behind the last one may be written while a call is planned: they are there once
+`count` says so.
+
+A receipt is what an outcome needs to be learnt, any time later and in any process that has the row of its key. It has
+the layout of `Forecast.to_bytes`: `Forecast.from_bytes` reads it, and what `to_bytes` wrote may be brought to `fold`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import bytes_of
+from calibeat._compiled import (
+    CLOSED,
+    OPEN,
+    Ledger,
+    Stream,
+    StreamRows,
+    are_sealed,
+    bytes_of,
+    examine,
+    outside_of_signals,
+    seal_receipts,
+)
+from calibeat._util import processes
 from calibeat._util.check import shown
-from calibeat._util.types import Ints, Slots, Vector
+from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
+from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask
 from calibeat.core.layout import N, Spec
-from calibeat.core.loops import NO_INTS, NO_NUMBERS, learn_late, play_any
-from calibeat.core.method import params_of_rows
+from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
+from calibeat.core.randomness import uniforms
 from calibeat.core.receipt import FORMAT, watched_columns
-from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
+from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from calibeat.core.subset import loop
 from calibeat.core.vector import predict as predict_classes
 from calibeat.core.vector import update as update_label
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
-from calibeat.monitor.bets import Settings
-from calibeat.monitor.monitors import Monitors
-from calibeat.monitor.notices import Notices, NoticeSettings
+from calibeat.late import Schedule, in_order
 
-from .keys import EVERY, MOST_KEYS, Index, Key, KeyColumn, Seed, kind_of, with_room
-from .ledger import AnyMethod
+from .keys import EVERY, with_room
 from .pool import Pool, learn, start_row
 
+AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
+AnyForecast = Any  # a `Forecast` or, of many classes, a `MultiForecast`
 Matrix = npt.NDArray[np.float64]
 CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
 Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
 
+MOST_ROWS = 2**31 - 1
+ANOTHER, DAMAGED, OF_A_COPY, TOO_LATE = 1, 2, 3, 4  # what `examine` finds
 
-class RowStore:
-    """A matrix with a row for each key: the state of a stream, and behind it its stats."""
+
+class RowWatcher(Protocol):
+    """Monitors and notices behind the rows of a host, told by slot. A single event that is told twice counts once."""
+
+    def forecast(self, slot: int, events: int, score: Any) -> None:
+        """A slot has made so many forecasts, the last one of this score."""
+
+    def moment(self, slot: int) -> tuple[float, float]:
+        """The time of an outcome that arrives now, and how many outcomes of the slot were told before."""
+
+    def outcome(self, slot: int, forecast: AnyForecast, y: float, now: float, told: float) -> None:
+        """The outcome of a forecast of a slot has arrived."""
+
+
+def new_generation() -> int:
+    """A random number of 32 bits, 0 left out."""
+    return secrets.randbelow(2**32 - 1) + 1
+
+
+class StreamBatch(NamedTuple):
+    """Events of one stream, checked: K scores each, one behind the other, and the column of the label."""
+
+    scores: Vector
+    outcomes: Vector
+    planned: Schedule | None  # when late outcomes arrive; None: each at once
+    raw_first: bool  # whether forecasts are the raw scores until the first outcome is learnt
+    words: Ints | None  # of the groups of each event
+    issued: Vector | None  # when each score was issued, if that is known
+
+    def late(self) -> loops.Late | None:
+        """When outcomes are learnt, as the loop takes it."""
+        if self.planned is None:
+            return None
+        n, due = len(self.outcomes), self.planned.due
+        order = in_order(due, self.planned.in_turn(np.flatnonzero(due <= n)), n)
+        return loops.Late(0, np.empty(n, dtype=np.int64), due, order, int(self.raw_first))
+
+
+class Rows(StreamRows):
+    """The rows of a host: the state of each stream, its stats, its ledger, and what is on its receipts.
+
+    Parameters
+    ----------
+    method : a `Method`, or a `VectorMethod` of many classes.
+    identity : the name and the key of the draws of a stream, by its key in a bank (None alone).
+    generation : of the first receipts, where it is given; else a random one.
+    counts_losses : whether the losses of scores and forecasts are added up behind each row.
+    keep : how many events before the oldest one without an outcome have their outcomes remembered.
+    table : of the groups, if there are any.
+    classes : of the labels.
+    """
+
+    refitter: Any = None  # of a method that fits its past again
 
     def __init__(
-        self, method: AnyMethod, monitored: Settings | None = None, noticed: NoticeSettings | None = None
+        self,
+        method: AnyMethod,
+        identity: Callable[[Any], tuple[int, int]],
+        *,
+        generation: int | None = None,
+        counts_losses: bool = False,
+        keep: int | None = None,
+        table: Any = None,
+        classes: int = 2,
     ) -> None:
-        self.method = method
-        self.monitors = None if monitored is None else Monitors(monitored)  # a second matrix, with a row for each slot
-        self.notices = None if noticed is None else Notices(noticed)  # and a third
-        self.fresh = method.initial_row()
-        self.stride = method.width + STATS
-        self._opened = np.append(self.fresh, np.zeros(STATS))  # a new row
-        self.receipt_width = method.receipt_width
-        self._hold(np.empty((0, self.stride)))
-        self.index: Index | None = None  # ints or strings: the first key tells
-        # Of the first rows: below which event receipts of other banks are valid. It is replaced, never changed.
-        self.foreign = np.empty(0)
-        self.moves = 0  # how often rows have changed their place: members compare it
+        self.method, self.table, self.identity = method, table, identity
+        width = method.width if table is None else table.width
+        refits = bool(method.needs_history)
+        self._serve(method.spec, width, width + STATS, counts_losses, refits, processes.new_lock())
+        self.initial = method.initial_row() if table is None else table.initial_row()
+        if table is not None:
+            self._serve_groups(table.maker, table.cells)
+        self._opened = np.append(self.initial, np.zeros(STATS))
+        self._hold(np.empty(0))
+        self.ledgers: dict[int, Ledger] = {}
+        self._of_ledger: dict[str, Any] = {"classes": classes} if keep is None else {"classes": classes, "keep": keep}
+        # Of each row: its receipts before this event may have been issued by any copy; and whether nobody knows which
+        # of them have their outcomes.
+        self.imported: Ints = np.empty(0, dtype=np.int64)
+        self.uncertain: Flags = np.empty(0, dtype=np.bool_)
+        self._next_generation = generation
+        processes.register(self)
 
     def __len__(self) -> int:
-        return 0 if self.index is None else self.index.count
-
-    def _hold(self, matrix: Matrix) -> None:
-        """Take a matrix of rows, with room for more, also as the kernels and as plain Python read it fastest."""
-        flat: Vector = matrix.reshape(-1)
-        view: Any = flat.data
-        self.matrix, self.flat, self.view = matrix, flat, view  # one line, so that no interrupt leaves them apart
+        return self.count
 
     @property
-    def watched(self) -> Settings | None:
-        """What the monitors are asked for, if there are any."""
-        return None if self.monitors is None else self.monitors.settings
+    def matrix(self) -> Matrix:
+        """The rows, those that are there and room for more."""
+        found: Matrix = self.flat.reshape(-1, self.stride)
+        return found
 
-    @property
-    def noticed(self) -> NoticeSettings | None:
-        """What the notices are asked for, if there are any."""
-        return None if self.notices is None else self.notices.settings
-
-    @property
-    def watchers(self) -> list[Monitors | Notices]:
-        """The other matrices, which have the same slots."""
-        return [watcher for watcher in (self.monitors, self.notices) if watcher is not None]
-
-    def tell_forecast(self, slot: int, events: int, score: float, now: float) -> None:
-        """Tell the watchers that a slot has made so many forecasts; they may be told twice."""
-        if self.monitors is not None:
-            self.monitors.catch_up(slot, events)
-        if self.notices is not None:
-            self.notices.forecast(slot, events - 1, now, score)
-
-    def told(self, slot: int) -> float:
-        """How many outcomes of a slot its notice was told of."""
-        return 0.0 if self.notices is None else self.notices.told(slot)
-
-    def tell_outcome(self, slot: int, event: int, watched: tuple[float, float, float], now: float, told: float) -> None:
-        """Tell the watchers of an outcome; they may be told twice."""
-        if self.monitors is not None:
-            self.monitors.update(slot, event, watched)
-        if self.notices is not None:
-            self.notices.outcome(slot, event, now, told)
-
-    @property
-    def kind(self) -> str:
-        """What the keys are: "none", "ints" or "strings"."""
-        return "none" if self.index is None else self.index.kind
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the rows, the keys and their index take."""
-        keys = 0 if self.index is None else self.index.nbytes
-        return len(self) * self.stride * 8 + keys + sum(watcher.nbytes for watcher in self.watchers)
-
-    def check(self, column: KeyColumn) -> KeyColumn:
-        """The column, if its keys are of the kind that is here."""
-        if len(column):
-            self._check_kind(column.kind, " - at row 0")
-        return column
-
-    def _check_kind(self, kind: str, where: str = "") -> None:
-        if self.index is not None and kind != self.index.kind:
-            raise InvalidInput(f"keys must be {self.index.kind} like those of the bank, got {kind}{where}")
-
-    def find(self, column: KeyColumn) -> Slots:
-        """The slot of each key, -1 for one that is not here."""
-        return np.full(len(column), -1, dtype=np.int32) if self.index is None else self.index.find(column)
-
-    def find_one(self, key: int | bytes) -> int:
-        """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
-        self._check_kind(kind_of(key))
-        return -1 if self.index is None else self.index.find_one(key)
-
-    def open(self, column: KeyColumn) -> Slots:
-        """The slot of each key; new keys get a row, which is that of a stream that has seen nothing."""
-        if self.index is None:
-            self.index = Index(column.kind)
-        before = len(self)
-        slots = self.index.add(column)
-        self._open_from(before)
-        return slots
-
-    def open_one(self, key: int | bytes) -> int:
-        """The slot of one new key."""
-        if self.index is None:
-            self.index = Index(kind_of(key))
-        before = len(self)
-        self.index.add_one(key)
-        self._open_from(before)
-        return before
-
-    def _open_from(self, before: int) -> None:
-        count = len(self)
-        if count > MOST_KEYS:  # pragma: no cover - hundreds of gigabytes of keys
-            raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {count}")
-        if count > before:
-            room = with_room(self.matrix, before, count)
-            room[before:count] = self._opened
-            if room is not self.matrix:
-                self._hold(room)
-            for watcher in self.watchers:
-                watcher.resize(count)
-
-    def truncate(self, index: Index | None, count: int, foreign: Vector) -> None:
-        """Back to the keys that an index had, in whatever state its table is now."""
-        if index is not None:
-            index.relink(count)
-        self.index, self.foreign = index, foreign
-        self.moves += 1
-        for watcher in self.watchers:
-            watcher.truncate(count)
-
-    def remove(self, slot: int) -> None:
-        """Forget a row; the last one takes its place."""
-        assert self.index is not None  # noqa: S101 - there is a slot, so there are keys
-        last = len(self) - 1
-        self.matrix[slot] = self.matrix[last]
-        for watcher in self.watchers:
-            watcher.remove(slot)
-        if slot < len(self.foreign):
-            foreign = self.foreign[:last].copy()
-            foreign[slot:][:1] = self.foreign_until(last)
-            self.foreign = foreign
-        self.index.remove(slot)
-        if last == 0:
-            self.index = None
-        self.moves += 1
-
-    def take(self, column: KeyColumn, other: RowStore) -> None:
-        """Rows of another store, whose keys are the column and not here yet."""
-        first = len(self)
-        foreign = np.concatenate([self._foreign_of_all(), other.stats(EVENTS)])
-        self.open(column)
-        self.matrix[first : len(self)] = other.matrix[: len(other)]
-        if self.monitors is not None and other.monitors is not None:
-            self.monitors.truncate(first)
-            self.monitors.take(other.monitors)
-        if self.notices is not None and other.notices is not None:
-            self.notices.truncate(first)
-            self.notices.take(other.notices)
-        self.foreign = foreign
-
-    def accept_foreign_rows(self) -> None:
-        """All rows come from another bank or from a file: so may the receipts of the forecasts made so far."""
-        self.foreign = self.stats(EVENTS).copy()
-        for watcher in self.watchers:
-            watcher.realign()
-
-    def accept_foreign(self, slots: Slots | slice = EVERY) -> None:
-        """Accept receipts of other banks for the forecasts that these rows have made so far."""
-        foreign = self._foreign_of_all()
-        foreign[slots] = self.stats(EVENTS)[slots]
-        self.foreign = foreign
-
-    def foreign_until(self, slot: int) -> int:
-        """Receipts of other banks are valid for the events of a row below this one."""
-        return int(self.foreign[slot]) if slot < len(self.foreign) else 0
-
-    def _foreign_of_all(self) -> Vector:
-        return np.concatenate([self.foreign, np.zeros(len(self) - len(self.foreign))])
-
-    def selected(self, chosen: Flags) -> RowStore:
-        """A copy of some rows."""
-        other = RowStore(self.method, self.watched, self.noticed)
-        if self.index is not None and chosen.any():
-            other.index = Index(self.index.kind, self.index.seed)
-            other.open(self.index.column(chosen))
-            other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
-            other.foreign = self._foreign_of_all()[chosen]
-            if self.monitors is not None:
-                other.monitors = self.monitors.selected(chosen)
-            if self.notices is not None:
-                other.notices = self.notices.selected(chosen)
-        return other
-
-    # ---- as columns -----------------------------------------------------------------------------------------------
+    def row(self, slot: int) -> Vector:
+        """The state of a row; a view."""
+        return self.matrix[slot, : self.width]
 
     def stats(self, at: int) -> Vector:
         """One of the numbers behind the state, of all rows; a view."""
-        return self.matrix[: len(self), self.method.width + at]
+        return self.matrix[: self.count, self.width + at]
 
-    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[Any]:
-        """The keys, of all rows or of some."""
-        return np.empty(0, dtype=np.int64) if self.index is None else self.index.names(slots)
+    def events_of(self, slot: int) -> int:
+        """How many forecasts a stream has made."""
+        return int(self.flat[slot * self.stride + self.width + EVENTS])
 
-    def params(self, slots: Slots | slice = EVERY) -> Columns:
-        """The parameters of all rows, or of some."""
-        return params_of_rows(self.method, self.matrix[: len(self), : self.method.width][slots])
+    def make_room(self, count: int) -> None:
+        """Write new rows behind those that are there, so that there are this many. They count once `count` says so."""
+        if count > MOST_ROWS:  # pragma: no cover - terabytes
+            raise InvalidInput(f"a bank must have at most {MOST_ROWS} keys, got {count}")
+        matrix, before = self.matrix, self.count
+        room = with_room(matrix, before, count)
+        room[before:count] = self._opened
+        if room is not matrix:
+            self._hold(room.reshape(-1))
+        self.imported = with_room(self.imported, before, len(room))
+        self.uncertain = with_room(self.uncertain, before, len(room))
+        self.imported[before:count], self.uncertain[before:count] = 0, False
 
-    def table(self, clock: int, slots: Slots | slice = EVERY) -> Columns:
-        """What `Bank.table` gives, of all rows, or of some."""
-        learnt = self.matrix[: len(self), N][slots]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means = {name: self.stats(at)[slots] / learnt for name, at in LOSSES.items()}
-        return {
-            "key": self.names(slots),
-            "events": self.stats(EVENTS)[slots].astype(np.int64),
-            "outcomes": learnt.astype(np.int64),
-            "idle": clock - self.stats(LAST)[slots].astype(np.int64),
-            **self.params(slots),
-            **means,
-            **self._watched_columns(np.arange(len(self), dtype=np.int32)[slots]),
-        }
+    # ---- the streams ------------------------------------------------------------------------------------------------
 
-    def _watched_columns(self, slots: Slots) -> Columns:
-        return {name: column for watcher in self.watchers for name, column in watcher.columns(slots).items()}
+    def ledger(self, slot: int) -> Ledger:
+        """The ledger of a row. One that is not there has every event settled, unless nobody knows."""
+        found = self.ledgers.get(slot)
+        if found is None:
+            events = self.events_of(slot)
+            if self.uncertain[slot]:
+                found = Ledger.unknown(events, int(self.row(slot)[N]), **self._of_ledger)
+            else:
+                found = Ledger(events, known=events, **self._of_ledger)
+            self.ledgers[slot] = found
+        return found
 
-    # ---- as a file ------------------------------------------------------------------------------------------------
+    def bind(self, stream: Stream, slot: int, key: Any = None) -> None:
+        """Have a stream be that of a row."""
+        name, draws = self.identity(key)
+        stream._stand_on(self, slot, self.ledger(slot), name, draws, int(self.imported[slot]), key)
 
-    def arrays(self) -> Columns:
-        """What a file has to hold."""
-        arrays = {} if self.index is None else self.index.arrays()
-        arrays["rows"] = self.matrix[: len(self)].reshape(-1)
-        if self.monitors is not None:
-            arrays["monitors"] = self.monitors.matrix[: len(self)].reshape(-1)
-            arrays["waiting"] = self.monitors.queues_as_bytes()
-        if self.notices is not None:
-            arrays["notices"] = self.notices.matrix[: len(self)].reshape(-1)
-            arrays["open"] = self.notices.queues_as_bytes()
-        return arrays
+    def aim(self, stream: Stream) -> None:
+        """Find the row of a stream again, if rows have moved. The caller holds the rows."""
+        if stream._moves != self.moves:
+            self.bind(stream, self.slot_of(stream._key), stream._key)
 
-    def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
-        """The inverse of `arrays`, without a copy."""
-        if kind != "none":
-            self.index = Index(kind, seed)
-            self.index.restore(count, arrays)
-        self._hold(arrays["rows"].reshape(-1, self.stride))
-        if self.monitors is not None:
-            self.monitors = Monitors.restored(self.monitors.settings, arrays["monitors"], arrays["waiting"], count)
-        if self.notices is not None:
-            self.notices = Notices.restored(self.notices.settings, arrays["notices"], arrays["open"], count)
+    def slot_of(self, key: Any) -> int:  # noqa: ARG002 - a bank has keys
+        """The row of a stream."""
+        return 0
+
+    def ready(self) -> None:
+        """Finish what an interrupted call or a fork has left. The caller holds the rows."""
+        if self._pending is not None:
+            self.notify()
+        if self._is_forked:
+            self.begin_generation()
+
+    def notify(self) -> None:
+        """Tell the watchers what they do not know yet. After an interrupt the next call does it again."""
+        if self._pending is not None:
+            tell, arguments = self._pending
+            tell(*arguments)
+            self._pending = None
+
+    def sign(self) -> None:
+        """Give this generation its number, before its first receipt."""
+        if not self._is_signed:
+            self._sign(new_generation() if self._next_generation is None else self._next_generation)
+
+    def begin_generation(self) -> None:
+        """From now on this is a copy, whose receipts no other has issued. What was issued before is good in all."""
+        self.imported[: self.count] = self.stats(EVENTS)
+        self._next_generation = None
+        self.moves += 1  # streams look again
+        self._begin_generation()
+
+    # ---- single events that take more than a compiled call: `Stream` has the others ---------------------------------
+
+    def uninterrupted(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Do several lines of Python so that no signal comes between them; one that comes is raised afterwards."""
+        self._do([(outside_of_signals, ([(function, arguments)],))])
+
+    def _refuse_groups(self) -> None:
+        raise InvalidInput("groups must be left out, the calibrator has none")
+
+    def _predict_slowly(self, stream: Stream, score: Any, words: bytes | None = None) -> Any:
+        with self:
+            self.ready()
+            self.sign()
+            self.aim(stream)
+            forecast = self._forecast(stream, score, words)
+            self.notify()
+            return forecast
+
+    def _update_slowly(self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool) -> UpdateStatus:
+        with self:
+            self.ready()
+            self.aim(stream)
+            event, events = forecast.event, self.events_of(stream._slot)
+            stream._ledger.catch_up(events)
+            if not is_own:
+                self.check_receipt(stream, forecast, events)
+            if self.is_repeat(stream._ledger, event, y):
+                return "repeated"
+            if self.row(stream._slot)[N] >= events:  # rows from elsewhere: nobody knows which events are settled
+                raise OutcomeConflict(
+                    f"outcome must be of a forecast that has none yet, got one more than the {events} "
+                    f"forecasts - at event {event}"
+                )
+            self.learn_one(stream, forecast, y)
+            self.notify()
+        self.after_learning()
+        return "learnt"
+
+    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float) -> None:
+        """Learn an outcome that is new."""
+        self._learn(stream, forecast, y)
+
+    # ---- many events of one stream ----------------------------------------------------------------------------------
+
+    def run_stream(self, stream: Stream, batch: StreamBatch) -> Vector:
+        """The forecasts of a batch, which is learnt: all its events or none.
+
+        Without groups the loop moves a copy of the state, so that Ctrl-C is heard within some ten milliseconds; with
+        them, the rows and cells themselves, and it is heard at the end.
+        """
+        with self:
+            self.ready()
+            self.aim(stream)
+            forecasts, n, events = np.empty(len(batch.scores)), len(batch.outcomes), self.events_of(stream._slot)
+            late, end = batch.late(), n if batch.planned is None else n + 1
+            seen = self._seen(stream._slot)
+            state, moves = self._moved(stream, batch, late, end, forecasts)
+            pending = None
+            if self.watch is not None:
+                columns = watched_columns(self.method.numbers, forecasts, batch.outcomes, batch.scores)
+                pending = self.watch.batch, (events, batch, late, end, columns)
+            due = None if late is None else late.due
+            self._do(
+                [
+                    (stream._ledger.batch, (events, batch.outcomes, due, end)),
+                    *moves,
+                    (self._take, (stream, state, n, pending)),
+                ],
+                seen,
+                stream._slot,
+            )
+            self.notify()
+        self.after_learning()
+        return forecasts
+
+    def _moved(
+        self, stream: Stream, batch: StreamBatch, late: loops.Late | None, end: int, forecasts: Vector
+    ) -> tuple[Vector | None, list[Call]]:
+        """The state that a batch leaves, and its forecasts; or the calls that make both, where there are groups."""
+        row, n, numbers = self.row(stream._slot), len(batch.outcomes), self.method.numbers
+        state = row.copy() if self.table is None else row
+        held = loops.receipts_under_way(late.due, late.order, n) if late else 0
+        width = self.method.receipt_width if self.table is None else self.table.receipt_width
+        played = loops.one_stream(state, self.events_of(stream._slot))
+        room = batch.scores, batch.outcomes, self._draws(stream, n), forecasts, np.empty(held * width)
+        words = NO_INTS if batch.words is None else batch.words
+        played_batch = loops.Batch(*room, self.method.scratch(), words)
+        if self.table is not None:
+            place, cells = loops.place_before(), self.table.cells
+            return None, [loops.call_of(self.method.spec, played, played_batch, late, place, end, cells)]
+        place, refitter = loops.place_before(), self.refitter
+        for stop in (end,) if refitter is None else refitter.stretches(state, batch.scores, batch.outcomes, late, end):
+            for part in loops.pieces(stop, numbers, int(place[loops.EVENT])):
+                loops.run_batch(self.method.spec, played, played_batch, late, place, part.stop)
+        return state, []
+
+    def predict_many(self, stream: Stream, scores: Vector, words: Ints | None) -> Vector:
+        """Forecast many scores from the present state of a stream."""
+        K = self.method.numbers
+        n, forecasts = len(scores) // K, np.empty(len(scores))
+        with self:
+            self.ready()
+            self.aim(stream)
+            draws, state = self._draws(stream, n), self.row(stream._slot).copy()
+            if self.table is not None:  # the cells must stay as they are
+                self._forecast_all(state, scores, draws, words, forecasts)
+                return forecasts
+        self._forecast_all(state, scores, draws, None, forecasts)
+        return forecasts
+
+    def _forecast_all(
+        self, state: Vector, scores: Vector, draws: Vector, words: Ints | None, forecasts: Vector
+    ) -> None:
+        """Forecast each score as the next event of this state."""
+        K, work, cells, played = self.method.numbers, self.method.scratch(), NO_CELLS, loops.one_stream(state, 0)
+        if self.table is not None:
+            cells = self.table.cells._replace(found=np.empty_like(self.table.cells.found))
+        for part in loops.pieces(len(forecasts) // K, K):
+            numbers = slice(part.start * K, part.stop * K)
+            own = NO_INTS if words is None else words[part.start * cells.attributes : part.stop * cells.attributes]
+            batch = loops.Batch(scores[numbers], NO_NUMBERS, draws[part], forecasts[numbers], NO_NUMBERS, work, own)
+            loops.predict_many(self.method.spec, cells, played, state, batch)
+
+    def _draws(self, stream: Stream, count: int) -> Vector:
+        """The draws of the next events of a stream."""
+        if not self.method.draws:
+            return np.empty(0)
+        return uniforms(self.identity(stream._key)[1], self.events_of(stream._slot), count)
+
+    def after_learning(self) -> None:
+        """What a host has to say once something was learnt."""
+
+    def check_receipt(self, stream: Stream, forecast: AnyForecast, events: int) -> None:
+        """Raise unless a receipt that has travelled is as this stream has issued it, for one of so many events."""
+        event, fault = forecast.event, examine(forecast, stream._name, stream._begun, self._generation, events)
+        if fault == ANOTHER:
+            others = (
+                "by another method, seed or stream"
+                if self.labels is None
+                else "with other classes or by another method"
+            )
+            raise UnknownForecast(
+                f"forecast must come from this calibrator, got one that was made {others} - at event {event}"
+            )
+        if fault == OF_A_COPY:
+            raise UnknownForecast(
+                "forecast must come from this calibrator, got one that a copy of it has made, or that it made itself "
+                f"after the snapshot from which it continues - at event {event}"
+            )
+        if fault == TOO_LATE:
+            raise UnknownForecast(
+                f"forecast must be one of the {events} that this calibrator has made, got event {event}"
+            )
+        if fault == DAMAGED or not self._has_room_for(forecast):
+            raise InvalidInput(f"forecast must be as it was issued, got a damaged one - at event {event}")
+
+    def watch_of(self, slot: int) -> Any:  # noqa: ARG002 - a bank has many
+        """The monitors and the notice of a row."""
+        return self.watch
+
+    def new_alarms(self, slot: int) -> list[Any]:  # noqa: ARG002 - a bank has many
+        """The alarms of a row since the last call."""
+        found: list[Any] = self.watch.new_alarms()
+        return found
+
+    def _has_room_for(self, forecast: AnyForecast) -> bool:
+        """Whether a receipt points only at what is there: a forged one has the right seal too."""
+        method, numbers = self.method, self.method.receipt_width if self.table is None else self.table.receipt_width
+        if method.spec.classes:
+            K = method.spec.classes
+            return bool(len(forecast.probabilities) == len(forecast.score) == K and len(forecast.lanes) == numbers)
+        given = forecast if self.labels is None else forecast.binary
+        words = 0 if self.table is None else self.table.cells.attributes
+        return (
+            given is not None
+            and (len(given.lanes), len(given.words)) == (numbers, words)
+            and (not method.cells or 0 <= given.cell < method.cells)
+        )
+
+    def is_repeat(self, ledger: Ledger, event: int, y: float) -> bool:
+        """Whether the outcome of an event is known already; raise if another one is, or if nobody knows any more."""
+        mark = ledger.mark(event)
+        what = "outcome" if self.labels is None else "label"
+        if mark == CLOSED and event < ledger.given_up:
+            raise UnknownForecast(
+                f"forecast must be young enough to know whether its {what} was learnt, got one from before event "
+                f"{ledger.given_up} - at event {event}"
+            )
+        if mark not in (OPEN, CLOSED) and (known := ledger.column(event)) != y:
+            learnt, got = (str(at) if self.labels is None else repr(self.labels[at]) for at in (known, int(y)))
+            raise OutcomeConflict(f"{what} must be the one already learnt, {learnt}, got {got} - at event {event}")
+        return mark != OPEN
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------
@@ -318,12 +459,12 @@ def _receipt_type(width: int, K: int) -> np.dtype[np.void]:
     counts = [(name, "<i8") for name in ("bin", "cell", "event", "seen")]
     numbers = [(name, "<f8") for name in ("probability", "score", "expert")]
     classes: list[Any] = [("probabilities", "<f8", (K,)), ("scores", "<f8", (K,))] if K else []
-    lanes = [("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,))]
+    lanes = [("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,)), ("seal", "<u8")]
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
 # The same layout in numbers of 8 bytes, as the kernel has it: those before the issuer are whole. For K classes their
-# probabilities and scores come next; then the lanes.
+# probabilities and scores come next; then the lanes, and the seal.
 BIN, CELL, EVENT, SEEN = 1, 2, 3, 4
 PROBABILITY, SCORE, EXPERT = 6, 7, 8
 HEDGE = 9
@@ -353,41 +494,20 @@ def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     return found
 
 
-def check_receipts(
-    method: AnyMethod, events: Vector, learnt: Vector, given: ReceiptArray, rows: Ints, same: Flags
-) -> None:
-    """Raise unless each receipt can be one of its stream, which has had so many forecasts and so many outcomes.
-
-    `same` tells whether stream and receipt agree.
-    """
+def check_layout(method: AnyMethod, given: ReceiptArray) -> Flags:
+    """Which receipts have the version and the numbers of this method, and point only at what is there."""
     width = method.receipt_width + 2 * method.spec.classes
-    version = (given["version"] == FORMAT) & (given["numbers"] == width % 65536)
-    issued = (given["event"] >= 0) & (given["event"] < events)
-    seen: Flags = (given["seen"] >= 0) & (given["seen"] <= learnt)
+    good = (given["version"] == FORMAT) & (given["numbers"] == width % 65536)
     if method.spec.classes:
-        version &= (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes)
-        sound = seen & method.receipts_are_sound(given["lanes"], given["scores"], given["seen"], given["probabilities"])
-    else:
-        cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
-        score, forecast = given["score"], given["probability"]
-        sound = seen & cells & _are_sound(method, given["lanes"], score, given["seen"], forecast)
-        sound &= (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
-    checks: list[tuple[Flags, type[Exception], str]] = [
-        (version, InvalidInput, f"receipt must be of version {FORMAT} with {method.receipt_width} lanes, got another"),
-        (same, UnknownForecast, "receipt must be of this bank and this key, got another's"),
-        (issued, UnknownForecast, "receipt must be of a forecast that was made, got a later one"),
-        (sound, InvalidInput, "receipt must be as it was issued, got a damaged one"),
-    ]
-    for good, error, sentence in checks:
-        if not good.all():
-            raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
+        return np.asarray(good & (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes))
+    return np.asarray(good & (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0)))
 
 
-def _are_sound(method: AnyMethod, lanes: Matrix, *columns: npt.NDArray[Any]) -> Any:
-    if len(lanes) > 10:
-        return method.receipt_is_sound(lanes.T, *columns)
-    rows = zip(lanes.tolist(), *(column.tolist() for column in columns), strict=True)  # faster, if they are few
-    return np.array([method.receipt_is_sound(*row) for row in rows], dtype=np.bool_)
+def are_whole(given: ReceiptArray) -> Flags:
+    """Whether each receipt has the seal of its content."""
+    good = np.empty(len(given), dtype=np.uint8)
+    are_sealed(np.ascontiguousarray(given).view(np.uint8), given.itemsize, good)
+    return good.view(np.bool_)
 
 
 # ---- forecasts and outcomes in any order -------------------------------------------------------------------------
@@ -410,7 +530,7 @@ class FoldWork(NamedTuple):
 
 
 @loop
-def fold_rows(  # noqa: C901 - one loop for all hosts
+def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
     spec: Spec, cells: Cells, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool
 ) -> int:
     """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
@@ -420,13 +540,15 @@ def fold_rows(  # noqa: C901 - one loop for all hosts
     K, stats, opened, attributes = spec.classes, stride - STATS, pool.opened, cells.attributes
     grouped = cells.columns > 0
     lanes = HEAD + 2 * K
-    size = lanes + (cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt)
+    size = lanes + (cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt) + 1  # the seal is last
     for i in range(len(work.slots)):
         slot = work.slots[i]
+        if slot < 0:  # an outcome that is not to be learnt
+            continue
         row = rows[slot * stride : (slot + 1) * stride]
         y = work.outcomes[i]
         at = (work.sources[i] if y == y else i) * size  # noqa: PLR0124 - not NaN
-        lane = work.receipts[at + lanes : at + size]
+        lane = work.receipts[at + lanes : at + size - 1]
         forecast = work.receipts[at + PROBABILITY : at + SCORE]
         score = work.receipts[at + SCORE : at + EXPERT]
         words = work.words[i * attributes : (i + 1) * attributes]
@@ -487,9 +609,6 @@ class FoldColumns:
         self.asked, earlier = np.isnan(outcomes), own < 0
         self.brought = (earlier > self.asked).nonzero()[0]
         self.sources = np.where(earlier, np.arange(n), own)
-        self.recorded: dict[int, Key] = {}  # the keys, by slot, whose receipts are accounted for one by one
-        self.issuers: Any = None  # a number for each operation, where receipts have issuers and generations
-        self.generations: Any = 0
         self.receipts = np.zeros(n, dtype=receipt_type(method))
         self._numbers = self.receipts.view(np.float64)
         if K:
@@ -513,46 +632,44 @@ class FoldColumns:
     def _rows(self) -> Matrix:
         return self._numbers.reshape(len(self.receipts), -1)
 
-    def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
+    def run(self, rows: Vector, draws: Vector) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
-        method, scratch, u = self._method, self._method.scratch(), draws
-        if len(draws):
-            u = np.zeros(len(self.slots))
-            u[self.asked] = draws
-        receipts = self._numbers, self._numbers.view(np.int64)
-        work = FoldWork(self.slots, self.outcomes, u, self.sources, *receipts, scratch, self.words)
-        start = Pool(pool is not None, NO_NUMBERS if pool is None else pool, fresh, opened, scratch)
-        stopped = fold_rows(method.spec, self.cells, rows, method.width + STATS, float(clock), work, start)
+        work = self.work(self.slots, draws)
+        start = Pool(False, NO_NUMBERS, NO_NUMBERS, 0, work.work)
+        stopped = fold_rows(self._method.spec, self.cells, rows, self._method.width + STATS, 0.0, work, start)
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
                 f"at row {stopped}"
             )
 
-    def watch(self, monitors: Monitors | None) -> None:
-        """The same, as the monitors see it."""
-        if monitors is not None:
-            j, K = self.sources, self._method.spec.classes
-            forecasts, scores = ("probabilities", "scores") if K else ("probability", "score")
-            columns = self.receipts[forecasts][j].reshape(-1), self.outcomes, self.receipts[scores][j].reshape(-1)
-            watched = watched_columns(self._method.numbers, *columns)
-            monitors.fold(self.slots, self.asked, self.receipts["event"][j], *watched)
+    def work(self, slots: Slots, draws: Vector) -> FoldWork:
+        """The operations as the kernel takes them; those of a slot below 0 are left out."""
+        u = draws
+        if len(draws):
+            u = np.zeros(len(slots))
+            u[self.asked] = draws
+        receipts = self._numbers, self._numbers.view(np.int64)
+        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, self._method.scratch(), self.words)
 
-    def notice(self, notices: Notices | None, times: Vector) -> None:
-        """The same, as the notices hear it."""
-        if notices is None:
-            return
-        j = self.sources
-        scores = self.receipts["scores"][j].max(axis=1) if self._method.spec.classes else self.receipts["score"][j]
-        columns = (column.tolist() for column in (self.slots, self.asked, self.receipts["event"][j], times, scores))
-        for slot, is_forecast, event, time, score in zip(*columns, strict=True):
-            if is_forecast:
-                notices.forecast(slot, event, time, score)
-            else:
-                notices.outcome(slot, event, time)
+    def watched(self) -> tuple[Vector, Vector, Vector]:
+        """Forecast, outcome and score of each operation, as monitors read them."""
+        j, K = self.sources, self._method.spec.classes
+        forecasts = self.receipts["probabilities" if K else "probability"][j].reshape(-1)
+        return watched_columns(self._method.numbers, forecasts, self.outcomes, self.scores())
 
-    def made(self) -> ReceiptArray:
-        """The receipts of the forecasts."""
+    def scores(self) -> Vector:
+        """The score of each operation: K numbers, one operation behind the other."""
+        found: Vector = self.receipts["scores" if self._method.spec.classes else "score"][self.sources].reshape(-1)
+        return found
+
+    def events(self) -> Ints:
+        """The number of each operation's event in its stream."""
+        found: Ints = self.receipts["event"][self.sources]
+        return found
+
+    def made(self, issuers: Any = None, generation: int = 0) -> ReceiptArray:
+        """The receipts of the forecasts, sealed; `issuers` are the names of the streams of all operations."""
         chosen, method = self.asked.nonzero()[0], self._method
         asked, K = _all_of(chosen, self.asked), method.spec.classes
         made = self._rows()[asked].reshape(-1).view(self.receipts.dtype)
@@ -561,18 +678,10 @@ class FoldColumns:
             made["candidates"] = CLASSES_FOLLOW
         elif method.draws:
             made["candidates"] = 2 * (made["hedge"][:, 3] + made["hedge"][:, 1] > 0.0)
-        if self.issuers is not None:
-            made["issuer"], made["generation"] = self.issuers[asked], self.generations[asked]
+        if issuers is not None:
+            made["issuer"], made["generation"] = issuers[asked], generation
+        seal_receipts(made.view(np.uint8), made.itemsize)
         return made
-
-    def settled(self) -> dict[Key, list[tuple[int, float]]]:
-        """Of each key with a record that had an operation: the events whose outcome was learnt, and which it was."""
-        found: dict[Key, list[tuple[int, float]]] = {key: [] for key in self.recorded.values()}
-        for i in np.flatnonzero(~self.asked).tolist() if found else ():
-            key = self.recorded.get(int(self.slots[i]))
-            if key is not None:
-                found[key].append((int(self.receipts["event"][self.sources[i]]), float(self.outcomes[i])))
-        return found
 
 
 def _all_of(places: Ints, column: Flags) -> Ints | slice:
@@ -596,13 +705,12 @@ def fold_on_rows(
     own: Ints,
     receipts: Any,
     draws: Vector,
-    monitors: Monitors | None = None,
     columns: FoldColumns | None = None,
 ) -> Fold:
     """What `Bank.fold` does, on a matrix of rows, in place, for a host that keeps rows and receipts in its own store.
 
     `slots` is the row of each operation. `own` is where in this call the forecast of an outcome is; -1: it comes with a
-    receipt. `draws` are those of the forecasts in order, if the method draws. `monitors` have the same slots. Receipts
+    receipt. `draws` are those of the forecasts in order, if the method draws. Receipts
     name no issuer: the host knows whose they are. Rows are left without the moment of their last event, as rows that
     travel are. `columns` are made of the other arguments, unless the host has a loop of its own.
 
@@ -614,10 +722,10 @@ def fold_on_rows(
     columns = FoldColumns(method, slots, scores, outcomes, own) if columns is None else columns
     if len(columns.brought):
         columns.bring(read_receipts(method, receipts, len(columns.brought)))
-        if method.cells and columns.receipts["cell"].view(np.uint64).max() >= method.cells:  # also one below 0
-            raise InvalidInput("receipt must be as it was issued, got a damaged one")  # it would write behind the row
-    columns.run(rows.reshape(-1), 0, draws, None, np.empty(0), 0)
-    columns.watch(monitors)
+        whole = columns.receipts[columns.brought]
+        if not (check_layout(method, whole) & are_whole(whole)).all():
+            raise InvalidInput("receipt must be as it was issued, got a damaged one")
+    columns.run(rows.reshape(-1), draws)
     made = columns.made()
     rows[:, method.width + LAST] = 0.0
     return Fold(columns.forecasts, made.view(f"V{made.itemsize}"))

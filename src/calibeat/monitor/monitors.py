@@ -234,7 +234,7 @@ class Monitors(SlotRows):
             row = self.matrix[slot].copy()
             self._keep(slot, queue, row, queue.step(row, number, event))
         elif queue.gave_up(number):
-            queue.count_late()
+            queue.count_late(number=number)
         self._release(slot, queue)
 
     def _keep(self, slot: int, queue: Queue, row: Vector, step: Step) -> None:

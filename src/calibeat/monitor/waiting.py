@@ -63,6 +63,7 @@ class Queue:
         self.held: dict[int, Event | None] = {}  # None: it will never come
         self.given_up = 0
         self.too_late: int | None = 0  # None: not counted
+        self.last_late = -1  # the number of the one counted last
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
         self.came: Came | None = None  # until `finish` has put it away
         self.alarms: list[Alarm] = []  # the last ones, where they are kept; it is replaced, never changed
@@ -91,10 +92,10 @@ class Queue:
         """Whether an announced number, which does not wait, was given up."""
         return number in self.lost or number < self._remembered_from()
 
-    def count_late(self, outcomes: int = 1) -> None:
-        """Count outcomes of numbers that were given up."""
-        if self.too_late is not None:
-            self.too_late += outcomes
+    def count_late(self, outcomes: int = 1, number: int = -1) -> None:
+        """Count outcomes of numbers that were given up. One that is told again, by its number, counts once."""
+        if self.too_late is not None and (number < 0 or number != self.last_late):
+            self.too_late, self.last_late = self.too_late + outcomes, number
 
     def step(self, row: Any, number: int = -1, event: Event | None = None) -> Step:
         """One more forecast, or the outcome of an open number (None: it will never come).
@@ -209,7 +210,7 @@ class Queue:
         self.finish()
         made = Queue(self.patience)
         made.announced, made.next = self.announced, self.next
-        made.given_up, made.too_late = self.given_up, self.too_late
+        made.given_up, made.too_late, made.last_late = self.given_up, self.too_late, self.last_late
         made.held, made.lost, made.alarms = dict(self.held), dict(self.lost), self.alarms
         return made
 

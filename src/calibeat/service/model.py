@@ -105,7 +105,7 @@ class GroupedMethod:
         """As `fold_on_rows`, on the one row of the stream and its table."""
         columns = FoldColumns(self, slots, scores, outcomes, own)
         columns.cells, columns.words = self.table.cells, words
-        made = fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, None, columns)
+        made = fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, columns)
         if watch is not None:
             watch.read(columns)
         return made
@@ -300,7 +300,7 @@ class Model:
         else:
             column = np.array(scores) if K == 1 else _scores_of_classes(given, known, K)
             columns = FoldColumns(method, at, column, known, of)
-            made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, None, columns)
+            made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, columns)
             if watch is not None:
                 watch.read(columns)
         whole, size = rows.tobytes(), 8 * rows.shape[1]
@@ -360,7 +360,7 @@ def _scores_of_classes(given: Sequence[bytes | None], outcomes: Vector, K: int) 
 
 def changed_cells(table: GroupTable) -> list[StoredCell]:
     """The cells that have changed since the last time."""
-    return cells_at(table, table.keep())
+    return cells_at(table, table.touched())
 
 
 def cells_at(table: GroupTable, slots: Ints) -> list[StoredCell]:

@@ -55,7 +55,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.method import Method, method_named
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
-from calibeat.hosts.calibrator import Calibrator, tell_elsewhere
+from calibeat.hosts.calibrator import Calibrator, add_hints
 from calibeat.hosts.groups import Groups
 from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
@@ -917,8 +917,8 @@ def rounded(p: Vector) -> Vector:
 
 
 # What people look for by the names of other estimators is told where it is.
-tell_elsewhere(OnlineCalibratedClassifier, dict.fromkeys(("decision_function", "transform"), "predict_proba(X)"))
-tell_elsewhere(
+add_hints(OnlineCalibratedClassifier, dict.fromkeys(("decision_function", "transform"), "predict_proba(X)"))
+add_hints(
     ScoreCalibrator,
     dict.fromkeys(
         ("predict", "predict_proba"), "transform(scores), or OnlineCalibratedClassifier around the model itself"
