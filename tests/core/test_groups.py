@@ -502,14 +502,6 @@ def test_long_columns_are_read_in_pieces() -> None:
             maker.of_events({"a": bad}, n)
 
 
-def test_receipts_from_outside() -> None:
-    table = GroupTable(Groups(["a", "b"]), GAUTO)
-    numbers = [0.5] * table.receipt_width
-    assert table.receipt_is_sound(numbers, [1, -1])
-    for bad, words in ((numbers[:-1], [1, 1]), ([*numbers[:-1], 1.0], [1, 1]), (numbers, [1]), (numbers, [0, 1])):
-        assert not table.receipt_is_sound(bad, words)
-
-
 BAD_VALUES: list[tuple[Any, str]] = [
     (37.5, r"age must be a string, a whole number, a bool or None, got 37\.5; cut numbers into bands first"),
     (np.float32(0.5), r"got 0\.5; cut"),

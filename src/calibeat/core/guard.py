@@ -103,14 +103,6 @@ class Guard(Part):
                 out.append({"from": b / self.bins, "to": (b + 1) / self.bins, "debt": d})
         return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
 
-    def could_issue(self, expert: Any, given: Any, issued: Any, forecast: Any) -> Any:
-        """Whether a receipt from outside is one that it could have written; of many, as columns, a mask."""
-        low, high = INSIDE, 1.0 - INSIDE
-        good = (given >= low) & (given <= high) & (issued > 0.0) & (issued < 1.0) & (expert >= 0.0) & (expert <= 1.0)
-        # It was given the expert, clipped.
-        good &= (given == expert) | ((expert < low) & (given == low)) | ((expert > high) & (given == high))
-        return good & (forecast == issued)
-
 
 @kernel
 def clip_expert(p: float) -> float:

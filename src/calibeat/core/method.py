@@ -15,7 +15,7 @@ from calibeat._util.types import Vector
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput, UnknownMethod
 
-from .auto import EPS, LARGEST, Lanes
+from .auto import Lanes
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
 from .guard import Guard
@@ -23,7 +23,7 @@ from .layout import THETA, Spec
 from .learners import ONS
 from .limits import NATS_PER_OUTCOME, Block, evidence
 from .parts import PARTS, READ, Calibeater, Columns, Features, Learner, Part
-from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
+from .receipt import GUARD_RECEIPT_WIDTH, RECEIPT_WIDTH
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
 
@@ -176,27 +176,6 @@ class Method:
         blocks += [] if self.guard is None else self.guard.limits()
         blocks += [evidence(NATS_PER_OUTCOME, 35.0)] if self.mixes else []  # a clip of 1e-15 is 34.5 nats from 1
         return blocks + ([] if self.learner is None else self.learner.tail_limits())
-
-    def receipt_is_sound(self, receipt: Any, score: Any, seen: Any, forecast: Any) -> Any:
-        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast.
-
-        Of many receipts all are columns, `receipt` one for each of its numbers, and the answer is a mask.
-        """
-        if len(receipt) != self.receipt_width:
-            return False
-        sound: Any = True
-        if self.guard is not None:
-            given, issued = receipt[-2], receipt[-1]
-            expert = receipt[FORECAST] if self.mixes else given
-            sound, forecast = self.guard.could_issue(expert, given, issued, forecast), expert
-        if self.mixes:
-            horizon = receipt[HORIZON_LANE]
-            sound &= (receipt[SEEN] == seen) & (receipt[SCORE] == score) & (receipt[FORECAST] == forecast)
-            sound &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
-            for part in self.parts:
-                for at in part.receipt:
-                    sound &= (receipt[at] >= EPS) & (receipt[at] <= LARGEST)
-        return sound
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

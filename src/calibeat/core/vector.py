@@ -47,7 +47,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calibeat._util.check import check_whole
-from calibeat._util.types import Flags, Ints, Table, Vector
+from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .algebra import exp, ln, power
@@ -266,31 +266,6 @@ class VectorMethod:
             matrices("information of eta", [(0.5 / ETA_VARIANCE, 1.0 / ETA_VARIANCE, 65.0)] * 5),
         ]
 
-    def receipts_are_sound(self, receipts: Table, scores: Table, seen: Ints, probabilities: Table) -> Flags:
-        """Which of these receipts, a row each, a stream can have issued for these scores, and with these forecasts."""
-        K = self.classes
-        with np.errstate(all="ignore"):
-            slope, score = receipts[:, ISSUED_SLOPE], receipts[:, SCORE : SCORE + K]
-            good = (receipts[:, SEEN] == seen) & (score == scores).all(axis=1) & _within(slope, -ONS_RADIUS, ONS_RADIUS)
-            good &= _shares(score) & _shares(probabilities) & (probabilities > 0.0).all(axis=1)
-            if self.name != "multi":
-                return good
-            then, stages = receipts[:, SCORE + K :], 3 if K <= MOST_CONFUSED else 2
-            logits = then[:, ISSUED_LOGITS : ISSUED_LOGITS + 4 * K].reshape(-1, 4, K)
-            said = then[:, ISSUED_LOGITS + 4 * K :].reshape(len(then), stages - 1, K)
-            return (
-                good
-                & _within(then[:, ISSUED_OFFSET], -700.0, 700.0)
-                & _shares(then[:, ISSUED_W:ISSUED_V])
-                & _shares(then[:, ISSUED_V : ISSUED_V + stages])
-                & _shares(then[:, ISSUED_Z:ISSUED_G])
-                & _shares(then[:, ISSUED_G:ISSUED_ETA])
-                & _within(then[:, ISSUED_ETA:ISSUED_LOGITS], -1e6, 1e6)
-                & _within(logits, LOWEST, 0.0)
-                & (logits.max(axis=2) == 0.0).all(axis=1)
-                & _shares(said).all(axis=1)
-            )
-
     def scratch(self) -> Vector:
         """Room for the kernels to work in."""
         return scratch(self.classes)
@@ -350,18 +325,6 @@ class VectorMethod:
 
 def _named(names: Sequence[str], values: Vector) -> dict[str, float]:
     return dict(zip(names, values[: len(names)].tolist(), strict=True))
-
-
-def _within(values: Table, low: float, high: float) -> Flags:
-    """Which rows have all these numbers in the range."""
-    good: Any = ((values >= low) & (values <= high)).all(axis=tuple(range(1, values.ndim)))
-    return np.asarray(good)
-
-
-def _shares(values: Table) -> Flags:
-    """Where the numbers along the last axis are 0 or more and sum to one."""
-    good: Any = (values >= 0.0).all(axis=-1) & (np.abs(values.sum(axis=-1) - 1.0) <= 1e-9)
-    return np.asarray(good)
 
 
 def _information(of: str, count: int, at_first: float, least: float = 1.0) -> Block:

@@ -24,7 +24,7 @@ from calibeat._util.columns import Column, Table, as_frame, is_absent, read_colu
 from calibeat._util.extras import need
 from calibeat._util.processes import new_lock
 from calibeat._util.types import Ints, Vector
-from calibeat.core.auto import EPS, LARGEST, Lanes
+from calibeat.core.auto import Lanes
 from calibeat.core.groups import (
     CELL_NUMBERS,
     CELL_WIDTH,
@@ -640,16 +640,6 @@ class GroupTable:
         if row[start + OPENED] - row[start + EVICTED] != len(slots):
             wanted = int(row[start + OPENED] - row[start + EVICTED])
             raise InvalidInput(f"slots must be as many as were opened and not evicted, {wanted}, got {len(slots)}")
-
-    def receipt_is_sound(self, receipt: Sequence[float], words: Sequence[int]) -> bool:
-        """Whether what the groups put in a receipt is complete and possible; the method checks its own numbers."""
-        own = receipt[self.cells.receipt :]
-        return (
-            len(own) == GROUPED_RECEIPT_WIDTH
-            and all(EPS <= p <= LARGEST for p in own)
-            and len(words) == self.cells.attributes
-            and all(word != 0 for word in words)
-        )
 
     # ---- what it has learnt --------------------------------------------------------------------------------------
 

@@ -495,12 +495,21 @@ def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
 
 
 def check_layout(method: AnyMethod, given: ReceiptArray) -> Flags:
-    """Which receipts have the version and the numbers of this method, and point only at what is there."""
+    """Which receipts have the version and the numbers of this method, and point only at what is there.
+
+    A forged one has the right seal too: so its numbers must be finite, or they would reach the row.
+    """
     width = method.receipt_width + 2 * method.spec.classes
-    good = (given["version"] == FORMAT) & (given["numbers"] == width % 65536)
+    good = (given["version"] == FORMAT) & (given["numbers"] == width % 65536) & np.isfinite(given["lanes"]).all(axis=1)
     if method.spec.classes:
-        return np.asarray(good & (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes))
-    return np.asarray(good & (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0)))
+        good &= (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes)
+        shares = given["probabilities"], given["scores"]
+    else:
+        good &= (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
+        shares = given["probability"][:, None], given["score"][:, None]
+    for share in shares:
+        good &= ((share >= 0.0) & (share <= 1.0)).all(axis=1)
+    return np.asarray(good)
 
 
 def are_whole(given: ReceiptArray) -> Flags:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .bets import Alarm
 
 CACHE_LINE = 8  # numbers in a cache line
-Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Any]]
 
 
 class SlotRows(ABC):
@@ -103,21 +102,6 @@ class SlotRows(ABC):
         self.count = count
         for slot in [slot for slot in self.queues if slot >= count]:
             del self.queues[slot]
-
-    def remember(self, slots: Slots) -> Aside:
-        """What `restore` needs to undo changes of these slots and of their number."""
-        slots = slots[slots < self.count]
-        queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
-        return self.count, slots, self.matrix[slots], queues
-
-    def restore(self, aside: Aside) -> None:
-        """Put the slots back as they were."""
-        count, slots, rows, queues = aside
-        self.truncate(count)
-        self.matrix[slots] = rows
-        for slot in slots.tolist():
-            self.queues.pop(slot, None)
-        self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
 
     # ---- alarms ---------------------------------------------------------------------------------------------------
 
