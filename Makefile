@@ -30,7 +30,7 @@ HEADERS := import pathlib, sysconfig, sys; sys.exit(not pathlib.Path(sysconfig.g
 
 # The compiled core is made again when a kernel has changed, or a file whose structs and constants kernels use.
 CORE := $(shell grep -lrE '^@(kernel|large_kernel|entry|loop)$$' src/calibeat --include=*.py) $(wildcard src/calibeat/core/*.py) \
-	$(addprefix src/calibeat/,_util/types.py hosts/ledger.py monitor/slots.py service/store/types.py) \
+	$(addprefix src/calibeat/,_util/types.py monitor/slots.py service/store/types.py) \
 	$(wildcard src/calibeat/*.pyx src/calibeat/_*.pxi) setup.py $(wildcard compiling/*.py)
 .venv/core: .venv/bin/python $(CORE)
 	$(INSTALL) --no-deps --editable .
