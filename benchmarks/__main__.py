@@ -40,6 +40,7 @@ TABLES = {
     "lean": "bank:lean",
     "ten-millions": "bank:ten_millions",
     "fold": "fold:fold",
+    "receipts": "receipts:columns",
     "growth": "fold:lock_and_growth",
     "prefetch": "fold:prefetch",
     "prior": "prior:cold_start",

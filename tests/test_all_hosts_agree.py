@@ -35,6 +35,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
+from calibeat.hosts.receipts import Receipts
 
 ONE = "the only stream"  # the key of a host that has no keys
 EDGES = (0.0, 1.0, 0.5, 5e-324, 1.0 - 2.0**-53)
@@ -351,6 +352,33 @@ def run(world: World) -> None:
             world.twin_learns(events[j], outcomes[j])
 
 
+def issue(world: World) -> None:
+    """A batch of receipts; outcomes come later, by any verb."""
+    keys = [world.key() for _ in range(1 + world.number(7))]
+    scores, values = [world.score() for _ in keys], [world.values() for _ in keys]
+    batch = world.host.issue(*world.named(keys), scores, **world.grouped(values))
+    for at, key in enumerate(keys):
+        twin = world.twin_predicts(key, scores[at], values[at])
+        same(batch.probabilities[at], numbers(twin))
+        world.waiting.append(Event(key, batch[at], twin))
+
+
+def learn(world: World) -> None:
+    """Outcomes of receipts that were issued by any verb, some of them known already."""
+    events = [event for event in (world.take() for _ in range(1 + world.number(7))) if event is not None]
+    if not events:
+        return
+    outcomes = [world.outcome() for _ in events]
+    known = [] if world.has_folded else [event for event in world.settled if world.chance(0.2)]
+    batch = Receipts.from_bytes(b"".join([world.travelled(event.receipt).to_bytes() for event in [*events, *known]]))
+    found = world.host.learn(batch, [*outcomes, *[event.outcome for event in known]])
+    assert found.tolist() == ["learnt"] * len(events) + ["repeated"] * len(known)
+    for event, outcome in zip(events, outcomes, strict=True):
+        world.twin_learns(event, outcome)
+        event.outcome = outcome
+        world.settled.append(event)
+
+
 def fold(world: World) -> None:
     """Forecasts and outcomes, mixed; some outcomes are of forecasts of the same call."""
     n = 1 + world.number(6)
@@ -565,6 +593,8 @@ VERBS: dict[str, Verb] = {
     "update": update,
     "repeat": repeat,
     "run": run,
+    "issue": issue,
+    "learn": learn,
     "predict_many": predict_many,
     "restart": restart,
     "pickle": pickled,
@@ -581,7 +611,7 @@ VERBS_OF_BANKS: dict[str, Verb] = {
     "rows": rows_out_and_in,
 }
 MERGES: dict[str, Verb] = {"merge": merge}  # not of pooled banks: a pool stays as it is, so the twin has no such pool
-OFTEN = ("predict", "update", "fold", "run")
+OFTEN = ("predict", "update", "fold", "run", "issue", "learn")
 
 
 def is_watched(world: World) -> bool:

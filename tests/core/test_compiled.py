@@ -364,7 +364,7 @@ def fold_classes(method: vector.VectorMethod, batch: loops.Batch) -> None:
     sources = np.concatenate([np.arange(n), np.arange(n)])
     receipts = np.zeros(2 * n, dtype=rows.receipt_type(method))
     receipts["scores"][:n] = batch.scores.reshape(n, -1)
-    memory = receipts.view(np.float64), receipts.view(np.int64)
+    memory = receipts.view(np.float64), receipts.view(np.int64), receipts.itemsize // 8
     slots = (np.arange(2 * n) % n % 2).astype(np.int32)
     work = rows.FoldWork(slots, outcomes, np.empty(0), sources, *memory, vector.scratch(method.classes))
     fresh, width = method.initial_row(), method.width + 6

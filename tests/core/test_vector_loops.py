@@ -170,7 +170,7 @@ def test_a_fold_is_a_late_run(method: VectorMethod) -> None:
     event, outcomes, sources = (np.array(column) for column in zip(*operations, strict=True))
     receipts = np.zeros(n, dtype=receipt_type(method))
     receipts["scores"] = scores[event]
-    memory = receipts.view(np.float64), receipts.view(np.int64)
+    memory = receipts.view(np.float64), receipts.view(np.int64), receipts.itemsize // 8
     work = FoldWork(np.zeros(n, dtype=np.int32), outcomes, np.empty(0), sources, *memory, scratch(K))
     rows, _ = streams_of(method, np.zeros(1), 1)
     none = pool.Pool(False, np.empty(0), np.empty(0), 0)

@@ -43,7 +43,8 @@ from . import bankfile
 from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedule, issue_times
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
-from .rows import AnyMethod, Flags, Fold, Matrix, StreamBatch, read_receipts, receipt_type
+from .receipts import Receipts, check_receipts
+from .rows import STATUSES, AnyMethod, Flags, Fold, Matrix, StreamBatch, read_receipts, receipt_type
 
 HINTS = {  # what people look for, and where it is
     "fit": "run(keys, scores, outcomes), which learns a past event by event",
@@ -184,6 +185,10 @@ class Bank:
     def _check_outcomes(self, outcomes: Any, needed: Flags | None = None) -> Vector:
         """The outcomes of a batch: the column of each label; NaN where none is known or needed."""
         return check_outcomes(outcomes, needed, optional=True)
+
+    def _check_known(self, outcomes: Any) -> Vector:
+        """Outcomes none of which is missing."""
+        return check_outcomes(outcomes)
 
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
         """The scores of a fold; where none is asked for there may be anything."""
@@ -649,6 +654,61 @@ class Bank:
         except CalibeatError:
             return None
         return Fold(np.array([np.nan]), np.empty(0, dtype=f"V{width}"))
+
+    def issue(self, keys: Any, scores: Any, groups: Any = None) -> Receipts:
+        """Forecast many events -> a batch of receipts. The same bits as `predict` one by one. Keys may be new.
+
+        Store the batch, and bring it or parts of it to `learn` when the outcomes are known: docs/receipts.md.
+
+        Raises
+        ------
+        InvalidInput : a key or a score is not as in `run`, the bank was opened with ``mmap=True``, or there are
+            `groups`, which a bank does not have.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> batch = bank.issue(["oslo", "rome", "oslo"], [0.8, 0.3, 0.6])
+        >>> len(batch), len(bank), bank.learn(batch[1:], [0, 1]).tolist()
+        (3, 2, ['learnt', 'learnt'])
+        """
+        refuse_groups(groups)
+        column, probabilities, rows = check_keys(keys), self._check_scores(scores), self._rows
+        check_lengths(keys=len(column), scores=len(probabilities) // rows.method.numbers)
+        with rows:
+            self._ready_to("issue receipts")
+            return Receipts(rows.issue(rows.add(rows.check_kind(column)), probabilities), rows.labels)
+
+    def learn(self, batch: Receipts, outcomes: Any) -> npt.NDArray[np.str_]:
+        """Learn the outcomes of many receipts, in their order -> a status for each. The same bits as `update`.
+
+        A receipt says whose it is, so no keys are needed. The statuses are those of `Calibrator.learn`; receipts of
+        keys that the bank does not have are "unknown". Outcomes have to be known: leave out the receipts of others.
+
+        Raises
+        ------
+        InvalidInput : an outcome is missing or impossible (the message names the first bad row), there are not as many
+            as receipts, these are no batch, or the bank was opened with ``mmap=True``.
+
+        >>> from calibeat import Bank
+        >>> bank, other = Bank("ops"), Bank("ops", stream="other")
+        >>> batch = bank.issue(["oslo", "rome"], [0.8, 0.3])
+        >>> bank.learn(batch, [1, 0]).tolist(), bank.learn(batch, [1, 1]).tolist(), other.learn(batch, [1, 0]).tolist()
+        (['learnt', 'learnt'], ['repeated', 'conflict'], ['unknown', 'unknown'])
+        """
+        labels, rows = self._check_known(outcomes), self._rows
+        check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
+        with rows:
+            self._ready_to("learn")
+            found, given = batch.strangers(), batch.of_type(rows.receipt_type)
+            if given is None:
+                return STATUSES[found]
+            slots = rows.issued_by(given["issuer"].astype(np.uint64)).astype(np.int32)
+            here = slots >= 0
+            if here.all():
+                found = rows.learn(slots, labels, given)
+            elif here.any():
+                found[here] = rows.learn(slots[here], labels[here], given[here])
+        return STATUSES[found]
 
     def _slots_of_operations(self, column: KeyColumn, asked: Flags) -> Slots:
         """The slot of each operation of `fold`; a new key is opened by its first forecast."""

@@ -29,7 +29,7 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import like
 from calibeat._util.sealed import seal, unseal
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
 from calibeat.core.layout import N
@@ -38,16 +38,30 @@ from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_bal
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
-from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat.export import Export, frozen_map
 from calibeat.late import moments_of, schedule
 from calibeat.monitor.bets import RaisedAlarm
 from calibeat.monitor.monitor import Monitor
 
-from .rows import AnyForecast, Rows, StreamBatch
+from .keys import EVERY
+from .receipts import Receipts, check_receipts
+from .rows import (
+    CONFLICT,
+    LEARNT,
+    REPEATED,
+    STATUSES,
+    TOO_OLD,
+    AnyForecast,
+    FoldColumns,
+    ReceiptArray,
+    Rows,
+    StreamBatch,
+)
 
 if TYPE_CHECKING:  # loaded by calibrators that have them
     from calibeat.monitor.notice import Notice
+    from calibeat.monitor.notices import Notices
 
     from .groups import Groups, GroupTable, Segments
 
@@ -151,6 +165,23 @@ class Watch:
             with self.notice._lock:
                 self.notice._rows.outcome(slot, forecast.event, now, told)
 
+    def fold(self, count: int, columns: FoldColumns, slots: Slots, numbers: int, times: Vector) -> None:  # noqa: ARG002
+        """Operations in their order; those of a slot below 0 have not happened. It is called once."""
+        done = slots >= 0
+        asked, events, (p, y, s) = columns.asked[done], columns.events()[done], (c[done] for c in columns.watched())
+        told = list(zip(asked.tolist(), events.tolist(), y.tolist(), strict=True))
+        for monitor, own, base in self._columns(p, s, np.full(len(s), np.nan)):
+            with monitor._lock:
+                for (is_forecast, event, came), ours, raw in zip(told, own.tolist(), base.tolist(), strict=True):
+                    if is_forecast:
+                        monitor._rows.catch_up(0, event + 1)
+                    else:
+                        monitor._rows.update(0, event, (ours, came, raw))
+        if self.notice is not None:
+            heard = noticed_scores(numbers, columns.scores())[done]
+            with self.notice._lock:
+                tell_notices(self.notice._rows, slots[done], asked, events, times[done], heard)
+
     def batch(
         self, events: int, batch: StreamBatch, late: loops.Late | None, end: int, columns: tuple[Vector, Vector, Vector]
     ) -> None:
@@ -225,6 +256,16 @@ def noticed_score(score: Any) -> float:
 def noticed_scores(K: int, scores: Vector) -> Vector:
     """The same of a batch."""
     return scores if K == 1 else scores.reshape(-1, K).max(axis=1)
+
+
+def tell_notices(notices: Notices, slots: Slots, asked: Flags, events: Ints, times: Vector, scores: Vector) -> None:
+    """Tell of forecasts and outcomes in their order."""
+    told = zip(slots.tolist(), asked.tolist(), events.tolist(), times.tolist(), scores.tolist(), strict=True)
+    for slot, is_forecast, event, time, score in told:
+        if is_forecast:
+            notices.forecast(slot, event, time, score)
+        else:
+            notices.outcome(slot, event, time)
 
 
 def issue_times(times: Any, events: int) -> Vector | None:
@@ -414,6 +455,10 @@ class Calibrator(Stream):
         check_lengths(scores=events, outcomes=len(labels))
         return labels
 
+    def _check_known(self, outcomes: Any) -> Vector:
+        """Outcomes none of which is missing."""
+        return check_outcomes(outcomes)
+
     def _check_groups(self, groups: Any, events: int) -> Ints | None:
         """The words of the groups of so many events; None where there are no groups."""
         table = self._rows.table
@@ -513,6 +558,97 @@ class Calibrator(Stream):
         check_lengths(scores=n)
         words = self._check_groups(groups, n)
         return self._given_back(scores, self._rows.predict_many(self, probabilities, words))
+
+    def issue(self, scores: npt.ArrayLike, groups: Any = None) -> Receipts:
+        """Forecast many events -> a batch of receipts. The same bits as `predict` one by one.
+
+        Store the batch with the events, and bring it or parts of it to `learn` when the outcomes are known:
+        docs/receipts.md.
+
+        Parameters
+        ----------
+        scores, groups : as in `run`.
+
+        >>> from calibeat import Calibrator
+        >>> cal = Calibrator("ops")
+        >>> batch = cal.issue([0.25, 0.5, 0.75])
+        >>> batch.probabilities, len(batch.to_bytes())
+        (array([0.25, 0.5 , 0.75]), 336)
+        >>> cal.learn(batch[1:], [1, 0]).tolist(), cal.update(batch[0], 1)
+        (['learnt', 'learnt'], 'learnt')
+
+        Raises
+        ------
+        InvalidInput : a score is not a number in [0, 1], or a group is impossible; the message names the first bad row.
+        """
+        probabilities, rows = self._check_scores(scores), self._made()
+        n = len(probabilities) // rows.method.numbers
+        check_lengths(scores=n)
+        words = self._check_groups(groups, n)
+        with self._held():
+            rows.check_writable("issue receipts")
+            return Receipts(rows.issue(self._slots(n), probabilities, words), rows.labels)
+
+    def learn(self, batch: Receipts, outcomes: npt.ArrayLike) -> npt.NDArray[np.str_]:
+        """Learn the outcomes of many receipts, in their order -> a status for each. The same bits as `update`.
+
+        ============  ==============================================================================================
+        status        means
+        ============  ==============================================================================================
+        "learnt"      it was learnt
+        "repeated"    it was learnt before: nothing changes
+        "conflict"    another outcome was learnt before
+        "unknown"     the receipt is of another calibrator, key or copy, or too old: where `update` is UnknownForecast
+        "invalid"     the receipt is damaged
+        ============  ==============================================================================================
+
+        Only what is wrong with an outcome is an error. It has to be known: leave out the receipts of all others, they
+        stay open. A call happens whole or not at all; of a method that fits its past again, event by event.
+
+        Parameters
+        ----------
+        batch : of `issue`, or made by `Receipts.from_bytes` or `Receipts.from_arrow`.
+        outcomes : 0 or 1 for each receipt; of many classes the label.
+
+        >>> from calibeat import Calibrator
+        >>> cal, other = Calibrator("ops"), Calibrator("ops", stream="other")
+        >>> batch = cal.issue([0.2, 0.7])
+        >>> cal.learn(batch, [0, 1]).tolist(), cal.learn(batch, [0, 0]).tolist(), other.learn(batch, [0, 1]).tolist()
+        (['learnt', 'learnt'], ['repeated', 'conflict'], ['unknown', 'unknown'])
+
+        Raises
+        ------
+        InvalidInput : an outcome is missing or impossible (the message names the first bad row), or there are not as
+            many as receipts, or these are no batch.
+        """
+        labels, rows = self._check_known(outcomes), self._made()
+        check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
+        with self._held():
+            rows.check_writable("learn")
+            given = batch.of_type(rows.receipt_type)
+            found = batch.strangers() if given is None else self._learn_batch(rows, labels, given, batch)
+        rows.after_learning()
+        return STATUSES[found]
+
+    def _learn_batch(self, rows: Rows, outcomes: Vector, given: ReceiptArray, batch: Receipts) -> Ints:
+        slots = self._slots(len(outcomes))
+        if rows.refitter is None:
+            return rows.learn(slots, outcomes, given)
+        found = np.zeros(len(outcomes), dtype=np.int64)
+        names, _ = rows.identities(slots)
+        rows._judge(given, EVERY, slots, names, found, strict=False)
+        for at in (found == LEARNT).nonzero()[0].tolist():
+            try:
+                found[at] = REPEATED if self.update(batch[at], int(outcomes[at])) == "repeated" else LEARNT
+            except OutcomeConflict:
+                found[at] = CONFLICT
+            except UnknownForecast:
+                found[at] = TOO_OLD
+        return found
+
+    def _slots(self, count: int) -> Slots:
+        """The row of so many events. The caller holds the rows."""
+        return np.full(count, self._slot, dtype=np.int32)
 
     # ---- state ----------------------------------------------------------------------------------------------------
 

@@ -492,6 +492,25 @@ class Segments(Table):
         return need("pandas", extra="frames", what="to_frame").DataFrame(dict(self))
 
 
+class GroupedMethod:
+    """The method of a stream with groups, as `FoldColumns` asks for it: rows and receipts are wider."""
+
+    numbers = 1
+
+    def __init__(self, table: GroupTable) -> None:
+        method = self.method = table.method
+        self.table, self.spec, self.cells, self.draws = table, method.spec, method.cells, method.draws
+        self.width, self.receipt_width = table.width, table.receipt_width
+
+    def initial_row(self) -> Vector:
+        """The row of a stream that has seen nothing."""
+        return self.table.initial_row()
+
+    def scratch(self) -> Vector:
+        """Room for the kernels to work in."""
+        return self.method.scratch()
+
+
 class GroupTable:
     """The cells of one stream whose calibrator looks at groups.
 
@@ -536,6 +555,11 @@ class GroupTable:
     def receipt_width(self) -> int:
         """How many numbers a receipt has, beside its words."""
         return self.method.receipt_width + GROUPED_RECEIPT_WIDTH
+
+    @property
+    def grouped(self) -> GroupedMethod:
+        """The method with these groups."""
+        return GroupedMethod(self)
 
     def initial_row(self, row: Vector | None = None) -> Vector:
         """The row of a stream that has seen nothing; or the row of a stream without groups, with fresh groups."""

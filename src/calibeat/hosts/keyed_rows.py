@@ -20,7 +20,7 @@ from calibeat.core.method import params_of_rows
 from calibeat.core.randomness import numbered, uniforms_at
 from calibeat.core.receipt import watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, LOSSES
-from calibeat.errors import CalibeatError, InvalidInput, UnknownForecast, UnknownKey
+from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
 from calibeat.late import Arrivals
 from calibeat.monitor.bets import RaisedAlarm, Settings
 from calibeat.monitor.monitor import Monitor
@@ -28,38 +28,18 @@ from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.notice import Notice
 from calibeat.monitor.notices import Notices, NoticeSettings, heard_of
 
-from .calibrator import NOTICE, OURS, Watch, noticed_score, noticed_scores
+from .calibrator import NOTICE, OURS, Watch, noticed_score, noticed_scores, tell_notices
 from .keys import EVERY, Index, Key, KeyColumn, Seed, kind_of, plain_key
 from .pool import Pool, pool_rows, start_row
-from .rows import (
-    AnyForecast,
-    AnyMethod,
-    Columns,
-    Flags,
-    FoldColumns,
-    Matrix,
-    ReceiptArray,
-    Rows,
-    StreamBatch,
-    are_whole,
-    check_layout,
-    fold_rows,
-)
+from .rows import AnyForecast, AnyMethod, Columns, Flags, FoldColumns, Matrix, Names, Rows, StreamBatch
 
 NO_GROUPS = (
     "a bank has no groups: a table for each key would splinter the data - pass the key as an attribute, "
     'Calibrator(groups=["key", ...])'
 )
-Names = npt.NDArray[np.uint64]
 OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
 MOST_LEDGERS = 65_536  # of keys; of more, those without an open event are let go of
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
-_OF_A_COPY = (
-    "receipt must come from this bank, got one that a copy of it has made, or that it made itself after the snapshot "
-    "from which it continues"
-)
-LEARNT, REPEATED, CONFLICT, TOO_OLD, NOT_OURS, DAMAGED = range(6)  # what becomes of an outcome
-STATUSES = np.array(["learnt", "repeated", "conflict", "unknown", "unknown", "invalid"])
 
 
 class SlotWatch:
@@ -115,14 +95,7 @@ class SlotWatch:
             self.monitors.fold(slots, asked, events, p, y, s)
         if self.notices is not None:
             heard = noticed_scores(numbers, columns.scores())[done]
-            told = zip(
-                slots.tolist(), asked.tolist(), events.tolist(), times[done].tolist(), heard.tolist(), strict=True
-            )
-            for slot, is_forecast, event, time, score in told:
-                if is_forecast:
-                    self.notices.forecast(slot, event, time, score)
-                else:
-                    self.notices.outcome(slot, event, time)
+            tell_notices(self.notices, slots, asked, events, times[done], heard)
 
     def of_slot(self, slot: int) -> Watch:
         """Copies of the monitor and of the notice of a slot, as they are now."""
@@ -177,6 +150,7 @@ class KeyedRows(Rows):
         self._is_adding = False  # keys that are not there yet may be in the index
         nothing = np.empty(0, dtype=np.uint64)
         self._identities: tuple[int, Names, Names] = -1, nothing, nothing
+        self._by_name: tuple[int, int, Names, Ints] | None = None
         self._most_ledgers = MOST_LEDGERS
         self.watching = watching
         if watching.parts:
@@ -543,86 +517,39 @@ class KeyedRows(Rows):
 
     # ---- forecasts and outcomes in any order ------------------------------------------------------------------------
 
-    def fold(
-        self,
-        slots: Slots,
-        scores: Vector,
-        outcomes: Vector,
-        own: Ints,
-        given: ReceiptArray,
-        times: Vector,
-        statuses: Ints | None = None,
-    ) -> tuple[FoldColumns, ReceiptArray]:
-        """Do operations in their order -> their columns, and the receipts of the forecasts. The caller holds the rows.
-
-        `own` is where in this call the forecast of an outcome is; -1: it comes with a receipt of `given`. With
-        `statuses`, an outcome that is not to be learnt is left out, and has its status there; without, it is an error.
-        """
-        self.sign()
-        seen = self._seen()
-        columns = FoldColumns(self.method, slots, scores, outcomes, own)
-        names, _ = self.identities(slots)
-        asked, before, count = columns.asked, self.count, self.count_after
-        columns.receipts["event"][asked] = numbered(self.matrix[:, self.width + EVENTS][:count].copy(), slots[asked])
-        found = np.zeros(len(slots), dtype=np.int64) if statuses is None else statuses
-        if len(given):
-            columns.bring(given)
-            self._judge(given, columns.brought, slots, names, found, strict=statuses is None)
-        work = columns.work(slots.copy(), self.draws(slots[asked]))
-        ledgers: list[Any] = list(map(self.ledgers.get, slots.tolist()))
-        if None in ledgers:
-            ledgers = [self.ledger(slot) for slot in slots.tolist()]
-        pool = Pool(self.pooled, self.pool, self.initial, before, work.work)
-        made = int(asked.sum())
-        calls: list[Call] = [
-            (self._settle_all, (ledgers, work.slots, columns.events(), outcomes, found, statuses is None)),
-            (fold_rows, (self.method.spec, NO_CELLS, self.flat, self.stride, float(self.clock), work, pool)),
-            (self._account, (ledgers, work.slots, count, self.clock + made)),
-        ]
-        if self.watching.parts:
-            told = count, columns, work.slots, self.method.numbers, times
-            calls.append((outside_of_signals, ([(self.watching.fold, told)],)))
+    def _play(
+        self, columns: FoldColumns, ledgers: list[Ledger], seen: Any, found: Ints, times: Vector, *, strict: bool
+    ) -> None:
         try:
-            self._do(calls, seen)
+            super()._play(columns, ledgers, seen, found, times, strict=strict)
         finally:
-            self._is_adding = self.count < count
-        return columns, columns.made(names, self._generation)
+            self._is_adding = self.count < self.count_after
 
-    def _judge(self, given: ReceiptArray, rows: Ints, slots: Slots, names: Names, found: Ints, *, strict: bool) -> None:
-        """Note which receipts these streams have not issued, or are damaged; raise for the first, if it is strict."""
-        events, at = given["event"], slots[rows]
-        layout = check_layout(self.method, given)
-        sealed = are_whole(given)
-        made = self.matrix[at, self.width + EVENTS]
-        checks: list[tuple[Flags, int, type[CalibeatError], str]] = [
-            (layout, DAMAGED, InvalidInput, "receipt must be of this version and this method, got another"),
-            (
-                given["issuer"] == names[rows],
-                NOT_OURS,
-                UnknownForecast,
-                "receipt must be of this bank and this key, got another's",
-            ),
-            (sealed, DAMAGED, InvalidInput, "receipt must be as it was issued, got a damaged one"),
-            (
-                (events < self.imported[at]) | (given["generation"] == self._generation),
-                NOT_OURS,
-                UnknownForecast,
-                _OF_A_COPY,
-            ),
-            (
-                (events >= 0) & (events < made),
-                NOT_OURS,
-                UnknownForecast,
-                "receipt must be of a forecast that was made, got a later one",
-            ),
-        ]
-        for good, status, error, sentence in checks:
-            if good.all():
-                continue
-            if strict:
-                raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
-            bad = ~good & (found[rows] == LEARNT)
-            found[rows[bad]] = status
+    def begin(self, slots: Slots) -> tuple[Any, list[Ledger]]:
+        listed = slots.tolist()
+        if not all(map(self.ledgers.__contains__, listed)):
+            distinct = set(listed)
+            if len(self.ledgers) + len(distinct) > self._most_ledgers:  # now, and none of these while they are made
+                self._let_go()
+            for slot in distinct:
+                super().ledger(slot)
+        return self._seen(), list(map(self.ledgers.__getitem__, listed))
+
+    def pool_of(self, work: Vector) -> Pool:
+        return Pool(self.pooled, self.pool, self.initial, self.count, work)
+
+    def issued_by(self, names: Names) -> Slots:
+        """The slot of each name on a receipt; -1 for one that is not here."""
+        known, count = self._by_name, self.count
+        if known is None or known[:2] != (self.moves, count):
+            own, _ = self.identities(np.arange(count, dtype=np.int32))
+            order = own.argsort()
+            self._by_name = known = self.moves, count, own[order], order
+        _, _, ordered, slots = known
+        if not count:
+            return np.full(len(names), -1)
+        place = np.minimum(ordered.searchsorted(names), count - 1)
+        return np.where(ordered[place] == names, slots[place], -1)
 
     # ---- growing and shrinking; each is done outside of signals -----------------------------------------------------
 

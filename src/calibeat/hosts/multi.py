@@ -263,6 +263,9 @@ class Face:
     def _check_scores(self, scores: Any) -> Vector:
         return self._door.scores(scores)
 
+    def _check_known(self, outcomes: Any) -> Vector:
+        return self._door.outcomes(read_column("labels", outcomes))
+
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         return like_matrix(scores, self._door.forecasts(forecasts))
 

@@ -47,13 +47,13 @@ from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask
 from calibeat.core.layout import N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
-from calibeat.core.randomness import uniforms
+from calibeat.core.randomness import numbered, uniforms
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from calibeat.core.subset import loop
 from calibeat.core.vector import predict as predict_classes
 from calibeat.core.vector import update as update_label
-from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
+from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.late import Schedule, in_order
 
 from .keys import EVERY, with_room
@@ -67,8 +67,17 @@ Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
 
+Names = npt.NDArray[np.uint64]
+
 MOST_ROWS = 2**31 - 1
-ANOTHER, DAMAGED, OF_A_COPY, TOO_LATE = 1, 2, 3, 4  # what `examine` finds
+ANOTHER, BROKEN, OF_A_COPY, TOO_LATE = 1, 2, 3, 4  # what `examine` finds
+LEARNT, REPEATED, CONFLICT, TOO_OLD, NOT_OURS, DAMAGED = range(6)  # what becomes of an outcome
+_JUDGED_AT_ONCE = 2048  # receipts
+STATUSES = np.array(["learnt", "repeated", "conflict", "unknown", "unknown", "invalid"])
+_FROM_A_COPY = (
+    "receipt must come from this bank, got one that a copy of it has made, or that it made itself after the snapshot "
+    "from which it continues"
+)
 
 
 class RowWatcher(Protocol):
@@ -82,6 +91,9 @@ class RowWatcher(Protocol):
 
     def outcome(self, slot: int, forecast: AnyForecast, y: float, now: float, told: float) -> None:
         """The outcome of a forecast of a slot has arrived."""
+
+    def fold(self, count: int, columns: FoldColumns, slots: Slots, numbers: int, times: Vector) -> None:
+        """Operations in their order, on so many slots; those of a slot below 0 have not happened."""
 
 
 def new_generation() -> int:
@@ -370,6 +382,157 @@ class Rows(StreamRows):
             return np.empty(0)
         return uniforms(self.identity(stream._key)[1], self.events_of(stream._slot), count)
 
+    # ---- forecasts and outcomes in any order ------------------------------------------------------------------------
+
+    def issue(self, slots: Slots, scores: Vector, words: Ints | None = None) -> ReceiptArray:
+        """Make forecasts in their order -> their receipts. The caller holds the rows."""
+        n = len(slots)
+        nothing, own = np.full(n, np.nan), np.full(n, -1)
+        given = np.empty(0, dtype=receipt_type(self._shape, self._words_given))
+        return self.fold(slots, scores, nothing, own, given, self._times(n), words)[1]
+
+    def learn(self, slots: Slots, outcomes: Vector, given: ReceiptArray) -> Ints:
+        """Learn outcomes in their order, each with its receipt -> what becomes of each. The caller holds the rows."""
+        seen, ledgers = self.begin(slots)
+        columns = FoldColumns.of_receipts(self._shape, slots, outcomes, given, self._words_given)
+        found = np.zeros(len(slots), dtype=np.int64)
+        names, _ = self.identities(slots)
+        for first in range(0, len(slots), _JUDGED_AT_ONCE):  # as many as a cache holds
+            part = slice(first, first + _JUDGED_AT_ONCE)
+            self._judge(columns.receipts[part], part, slots, names, found[part], strict=False)
+        self._play(columns, ledgers, seen, found, self._times(len(slots)), strict=False)
+        return found
+
+    def fold(
+        self,
+        slots: Slots,
+        scores: Vector,
+        outcomes: Vector,
+        own: Ints,
+        given: ReceiptArray,
+        times: Vector,
+        words: Ints | None = None,
+    ) -> tuple[FoldColumns, ReceiptArray]:
+        """Do operations in their order -> their columns, and the receipts of the forecasts. The caller holds the rows.
+
+        `own` is where in this call the forecast of an outcome is; -1: it comes with a receipt of `given`. An outcome
+        that is not to be learnt is an error. `words` are those of the groups of each operation.
+        """
+        self.sign()
+        seen, ledgers = self.begin(slots)
+        columns = FoldColumns(self._shape, slots, scores, outcomes, own, words)
+        names, _ = self.identities(slots)
+        asked, found = columns.asked, np.zeros(len(slots), dtype=np.int64)
+        events = numbered(self.matrix[:, self.width + EVENTS][: self.count_after].copy(), slots[asked])
+        columns.receipts["event"][asked] = events
+        if len(given):
+            columns.bring(given)
+            self._judge(given, columns.brought, slots, names, found, strict=True)
+        self._play(columns, ledgers, seen, found, times, strict=True)
+        return columns, columns.made(names, self._generation)
+
+    def _play(
+        self, columns: FoldColumns, ledgers: list[Ledger], seen: Any, found: Ints, times: Vector, *, strict: bool
+    ) -> None:
+        """Do the operations in one step; outcomes with a status in `found` are left out, and others may get one."""
+        asked, count = columns.asked, self.count_after
+        if self.table is not None:
+            columns.cells = self.table.cells
+        work = columns.work(columns.slots.copy(), self.draws(columns.slots[asked]))
+        state = self.flat, self.stride, float(self.clock)
+        calls: list[Call] = [
+            (self._settle_all, (ledgers, work.slots, columns.events(), columns.outcomes, found, strict)),
+            (fold_rows, (self.method.spec, columns.cells, *state, work, self.pool_of(work.work))),
+            (self._account, (ledgers, work.slots, count, self.clock + int(asked.sum()))),
+        ]
+        if self.watch is not None:
+            told = count, columns, work.slots, self.method.numbers, times
+            calls.append((outside_of_signals, ([(self.watch.fold, told)],)))
+        self._do(calls, seen)
+
+    def _judge(
+        self, given: ReceiptArray, rows: Ints | slice, slots: Slots, names: Names, found: Ints, *, strict: bool
+    ) -> None:
+        """Note which receipts these streams have not issued, or are damaged; raise for the first, if it is strict."""
+        events, at = given["event"], slots[rows]
+        made, sealed = self.matrix[at, self.width + EVENTS], are_whole(given)
+        is_of_now = given["generation"] == self._generation
+        checks: list[tuple[Flags, int, type[CalibeatError], str]] = [
+            (
+                given["issuer"] == names[rows],
+                NOT_OURS,
+                UnknownForecast,
+                "receipt must be of this bank and this key, got another's",
+            ),
+            (
+                check_layout(self._shape, given, self._words_given),
+                DAMAGED,
+                InvalidInput,
+                "receipt must be of this version and this method, got another",
+            ),
+            (sealed, DAMAGED, InvalidInput, "receipt must be as it was issued, got a damaged one"),
+            (is_of_now | (events < self.imported[at]), NOT_OURS, UnknownForecast, _FROM_A_COPY),
+            (
+                (events >= 0) & (events < made),
+                NOT_OURS,
+                UnknownForecast,
+                "receipt must be of a forecast that was made, got a later one",
+            ),
+        ]
+        for good, status, error, sentence in checks:
+            if good.all():
+                continue
+            if strict:
+                row = int((~good).argmax())
+                raise error(f"{sentence} - at row {int(np.arange(len(slots))[rows][row])}")
+            found[~good & (found == LEARNT)] = status
+        if not strict:  # what a damaged receipt says of its issuer is nothing to go by
+            found[~sealed] = DAMAGED
+
+    @property
+    def _shape(self) -> AnyMethod:
+        """The method, as `FoldColumns` asks for it: with groups, rows and receipts are wider."""
+        return self.method if self.table is None else self.table.grouped
+
+    @property
+    def _words_given(self) -> int:
+        """How many words are on a receipt."""
+        return 0 if self.table is None else int(self.table.cells.attributes)
+
+    @property
+    def receipt_type(self) -> np.dtype[np.void]:
+        """The layout of the receipts."""
+        return receipt_type(self._shape, self._words_given)
+
+    def _times(self, count: int) -> Vector:
+        """The times of so many events that happen now, where they are noticed."""
+        return np.full(count, np.nan if self.watch is None else self.watch.now())
+
+    @property
+    def count_after(self) -> int:
+        """How many rows there are once a call is done."""
+        return self.count
+
+    def identities(self, slots: Slots) -> tuple[Names, Names]:
+        """The names on the receipts of these slots, and the keys of their draws."""
+        name, draws = self.identity(None)
+        return np.full(len(slots), name, dtype=np.uint64), np.full(len(slots), draws, dtype=np.uint64)
+
+    def draws(self, slots: Slots) -> Vector:
+        """The draw of each event, whose slots are given in the order of the events; none where nothing is drawn."""
+        return uniforms(self.identity(None)[1], self.events_of(0), len(slots)) if self.method.draws else np.empty(0)
+
+    def begin(self, slots: Slots) -> tuple[Any, list[Ledger]]:
+        """What the plan of a call stands on, and the ledger of each of these slots."""
+        return self._seen(), [self.ledger(0)] * len(slots)
+
+    def pool_of(self, work: Vector) -> Pool:
+        """The pool that new streams start from, for a kernel that works in this room."""
+        return Pool(False, NO_NUMBERS, NO_NUMBERS, 0, work)
+
+    def check_writable(self, what: str) -> None:
+        """Raise unless the rows may change: those of a file may not."""
+
     def after_learning(self) -> None:
         """What a host has to say once something was learnt."""
 
@@ -394,7 +557,7 @@ class Rows(StreamRows):
             raise UnknownForecast(
                 f"forecast must be one of the {events} that this calibrator has made, got event {event}"
             )
-        if fault == DAMAGED or not self._has_room_for(forecast):
+        if fault == BROKEN or not self._has_room_for(forecast):
             raise InvalidInput(f"forecast must be as it was issued, got a damaged one - at event {event}")
 
     def watch_of(self, slot: int) -> Any:  # noqa: ARG002 - a bank has many
@@ -445,26 +608,26 @@ class Fold(NamedTuple):
     receipts: ReceiptArray  # for each forecast, in order: its receipt; ``.tolist()`` gives bytes
 
 
-def receipt_type(method: AnyMethod) -> np.dtype[np.void]:
+def receipt_type(method: AnyMethod, words: int = 0) -> np.dtype[np.void]:
     """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number.
 
     Of K classes it is that of `MultiForecast.to_bytes`.
     """
-    return _receipt_type(method.receipt_width, method.spec.classes)
+    return _receipt_type(method.receipt_width, method.spec.classes, words)
 
 
 @cache
-def _receipt_type(width: int, K: int) -> np.dtype[np.void]:
+def _receipt_type(width: int, K: int, words: int) -> np.dtype[np.void]:
     head: list[Any] = [("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("generation", "<u4")]
     counts = [(name, "<i8") for name in ("bin", "cell", "event", "seen")]
     numbers = [(name, "<f8") for name in ("probability", "score", "expert")]
     classes: list[Any] = [("probabilities", "<f8", (K,)), ("scores", "<f8", (K,))] if K else []
-    lanes = [("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,)), ("seal", "<u8")]
-    return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
+    lanes = [("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,)), ("words", "<i8", (words,))]
+    return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes, ("seal", "<u8")])
 
 
 # The same layout in numbers of 8 bytes, as the kernel has it: those before the issuer are whole. For K classes their
-# probabilities and scores come next; then the lanes, and the seal.
+# probabilities and scores come next; then the lanes, the words of groups, and the seal.
 BIN, CELL, EVENT, SEEN = 1, 2, 3, 4
 PROBABILITY, SCORE, EXPERT = 6, 7, 8
 HEDGE = 9
@@ -494,21 +657,28 @@ def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     return found
 
 
-def check_layout(method: AnyMethod, given: ReceiptArray) -> Flags:
+def numbers_on(method: AnyMethod, words: int) -> int:
+    """What a receipt says of how many numbers it has."""
+    return int((method.receipt_width + 2 * method.spec.classes + 256 * words) % 65536)
+
+
+def check_layout(method: AnyMethod, given: ReceiptArray, words: int = 0) -> Flags:
     """Which receipts have the version and the numbers of this method, and point only at what is there.
 
     A forged one has the right seal too: so its numbers must be finite, or they would reach the row.
     """
-    width = method.receipt_width + 2 * method.spec.classes
-    good = (given["version"] == FORMAT) & (given["numbers"] == width % 65536) & np.isfinite(given["lanes"]).all(axis=1)
+    good = (given["version"] == FORMAT) & (given["numbers"] == numbers_on(method, words))
+    if method.receipt_width:
+        good &= np.isfinite(given["lanes"]).all(axis=1)
     if method.spec.classes:
         good &= (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes)
         shares = given["probabilities"], given["scores"]
     else:
         good &= (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
-        shares = given["probability"][:, None], given["score"][:, None]
+        shares = given["probability"], given["score"]
     for share in shares:
-        good &= ((share >= 0.0) & (share <= 1.0)).all(axis=1)
+        possible = (share >= 0.0) & (share <= 1.0)
+        good &= possible.all(axis=1) if method.spec.classes else possible
     return np.asarray(good)
 
 
@@ -525,7 +695,8 @@ def are_whole(given: ReceiptArray) -> Flags:
 class FoldWork(NamedTuple):
     """The operations of a fold as the kernel has them. Each has a receipt: it is made, or brought by an outcome.
 
-    `counts` is the memory of `receipts` read as whole numbers. `work` and `words` are as in `Batch`.
+    `counts` is the memory of `receipts` read as whole numbers, and `size` the numbers of each. `work` and `words` are
+    as in `Batch`.
     """
 
     slots: Slots
@@ -534,6 +705,7 @@ class FoldWork(NamedTuple):
     sources: Ints  # of an outcome: the operation that holds its receipt
     receipts: Vector
     counts: Ints
+    size: int
     work: Vector = NO_NUMBERS
     words: Ints = NO_INTS
 
@@ -549,15 +721,15 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
     K, stats, opened, attributes = spec.classes, stride - STATS, pool.opened, cells.attributes
     grouped = cells.columns > 0
     lanes = HEAD + 2 * K
-    size = lanes + (cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt) + 1  # the seal is last
+    end = lanes + (cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt)
     for i in range(len(work.slots)):
         slot = work.slots[i]
         if slot < 0:  # an outcome that is not to be learnt
             continue
         row = rows[slot * stride : (slot + 1) * stride]
         y = work.outcomes[i]
-        at = (work.sources[i] if y == y else i) * size  # noqa: PLR0124 - not NaN
-        lane = work.receipts[at + lanes : at + size - 1]
+        at = (work.sources[i] if y == y else i) * work.size  # noqa: PLR0124 - not NaN
+        lane = work.receipts[at + lanes : at + end]
         forecast = work.receipts[at + PROBABILITY : at + SCORE]
         score = work.receipts[at + SCORE : at + EXPERT]
         words = work.words[i * attributes : (i + 1) * attributes]
@@ -606,24 +778,46 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
 class FoldColumns:
     """The columns of a call: what is asked, what is brought, and a receipt for each operation.
 
-    A stream with groups has `cells`, and `words` for each operation.
+    A stream with groups has `cells`, and `words` for each operation; they are on its receipts, if so many are given.
     """
 
     cells: Cells = NO_CELLS
     words: Ints = NO_INTS
 
-    def __init__(self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
-        n, K, self._method = len(slots), method.spec.classes, method
-        self.slots, self.outcomes = slots, outcomes
-        self.asked, earlier = np.isnan(outcomes), own < 0
-        self.brought = (earlier > self.asked).nonzero()[0]
-        self.sources = np.where(earlier, np.arange(n), own)
-        self.receipts = np.zeros(n, dtype=receipt_type(method))
-        self._numbers = self.receipts.view(np.float64)
+    def __init__(
+        self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints, words: Ints | None = None
+    ) -> None:
+        n, K = len(slots), method.spec.classes
+        self._words_given = 0 if words is None else len(words) // n
+        asked, earlier = np.isnan(outcomes), own < 0
+        sources = np.where(earlier, np.arange(n), own)
+        self._hold(method, slots, outcomes, asked, sources, np.zeros(n, dtype=receipt_type(method, self._words_given)))
+        self.brought = (earlier > asked).nonzero()[0]
+        if words is not None:
+            self.words = words
+            self.receipts["words"] = words.reshape(n, -1)
         if K:
             self.receipts["scores"] = scores.reshape(n, K)
         else:
             self._numbers[SCORE :: self.receipts.itemsize // 8] = scores
+
+    @classmethod
+    def of_receipts(
+        cls, method: AnyMethod, slots: Slots, outcomes: Vector, given: ReceiptArray, words: int
+    ) -> FoldColumns:
+        """Of outcomes alone, each with its receipt."""
+        columns, n = cls.__new__(cls), len(slots)
+        columns._words_given = words
+        columns._hold(method, slots, outcomes, np.zeros(n, dtype=np.bool_), np.arange(n), given.copy())
+        if words:
+            columns.words = columns.receipts["words"].reshape(-1)
+        return columns
+
+    def _hold(
+        self, method: AnyMethod, slots: Slots, outcomes: Vector, asked: Flags, sources: Ints, receipts: ReceiptArray
+    ) -> None:
+        self._method, self.slots, self.outcomes, self.asked, self.sources = method, slots, outcomes, asked, sources
+        self.receipts, self._numbers = receipts, receipts.view(np.float64)
 
     @property
     def forecasts(self) -> Vector:
@@ -658,7 +852,7 @@ class FoldColumns:
         if len(draws):
             u = np.zeros(len(slots))
             u[self.asked] = draws
-        receipts = self._numbers, self._numbers.view(np.int64)
+        receipts = self._numbers, self._numbers.view(np.int64), self.receipts.itemsize // 8
         return FoldWork(slots, self.outcomes, u, self.sources, *receipts, self._method.scratch(), self.words)
 
     def watched(self) -> tuple[Vector, Vector, Vector]:
@@ -682,7 +876,7 @@ class FoldColumns:
         chosen, method = self.asked.nonzero()[0], self._method
         asked, K = _all_of(chosen, self.asked), method.spec.classes
         made = self._rows()[asked].reshape(-1).view(self.receipts.dtype)
-        made["version"], made["numbers"] = FORMAT, (method.receipt_width + 2 * K) % 65536
+        made["version"], made["numbers"] = FORMAT, numbers_on(method, self._words_given)
         if K:
             made["candidates"] = CLASSES_FOLLOW
         elif method.draws:

@@ -27,7 +27,7 @@ from calibeat.core.method import Method, method_named
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import EVENTS
 from calibeat.errors import InvalidInput
-from calibeat.hosts.groups import SLOT, GroupTable
+from calibeat.hosts.groups import SLOT, GroupedMethod, GroupTable
 from calibeat.hosts.rows import Fold, FoldColumns, Matrix, fold_on_rows, new_rows
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.waiting import Queue
@@ -69,26 +69,8 @@ class Folded(NamedTuple):
     classes: dict[int, tuple[int, bytes]]
 
 
-class GroupedMethod:
-    """The method of a stream with groups, as `FoldColumns` asks for it: rows and receipts are wider.
-
-    Its receipts leave out the words of the event: the store has them beside.
-    """
-
-    numbers = 1
-
-    def __init__(self, table: GroupTable) -> None:
-        method = self.method = table.method
-        self.table, self.spec, self.cells, self.draws = table, method.spec, method.cells, method.draws
-        self.width, self.receipt_width = table.width, table.receipt_width
-
-    def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing."""
-        return self.table.initial_row()
-
-    def scratch(self) -> Vector:
-        """Room for the kernels to work in."""
-        return self.method.scratch()
+class GroupedStream(GroupedMethod):
+    """The method of a stream with groups. Its receipts leave out the words of the event: the store has them beside."""
 
     def fold(
         self,
@@ -172,7 +154,7 @@ class Model:
             return self.method
         if stream.table is None:
             stream.table = GroupTable(shape.groups, self.method)
-        return GroupedMethod(stream.table)
+        return GroupedStream(stream.table)
 
     def rows(self, streams: Sequence[StreamBytes]) -> Matrix:
         """A copy of the rows of streams that have one shape."""
@@ -292,7 +274,7 @@ class Model:
         of, K = np.array(own, dtype=np.int64), method.numbers
         if not slots:  # something else has happened to the streams
             made = Fold(np.empty((0, K)), np.empty(0, dtype="V8"))
-        elif isinstance(method, GroupedMethod):
+        elif isinstance(method, GroupedStream):
             words = np.frombuffer(b"".join([part or b"" for part in given]), dtype=np.int64)
             made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, watch, words)
             assert streams[0].table is not None  # noqa: S101 - `method_of` has made it
