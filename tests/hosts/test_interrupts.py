@@ -44,6 +44,7 @@ from calibeat import (
 )
 from calibeat.core import loops
 from calibeat.hosts.keys import check_index
+from calibeat.hosts.receipts import Receipts
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.notices import Notices
 
@@ -241,6 +242,15 @@ OF_ONE: dict[str, Act] = {
     "outcome early": learn(0),  # watchers give up on it, or read two
     "outcome latest": learn(4),
 }
+IN_COLUMNS: dict[str, Act] = {
+    "issue": lambda begun: begun.host.issue([begun.score(i) for i in range(3)], **begun.groups(slice(3))),
+    "outcomes": lambda begun: begun.host.learn(joined(begun, 0, 4), [1, 1]),
+}
+
+
+def joined(begun: Begun, *places: int) -> Receipts:
+    """Some receipts as a batch."""
+    return Receipts.from_bytes(b"".join([begun.receipts[at].to_bytes() for at in places]))
 
 
 def is_one_step(kind: str, age: str, what: str, method: str = "ops") -> bool:
@@ -250,10 +260,11 @@ def is_one_step(kind: str, age: str, what: str, method: str = "ops") -> bool:
         and (what == "forecast" or not METHODS[method].needs_history)
         and (age == "as it is" or (age == "travelled" and what == "forecast"))
         and not what.startswith("run")
+        and what not in IN_COLUMNS
     )
 
 
-@pytest.mark.parametrize("what", OF_ONE)
+@pytest.mark.parametrize("what", [*OF_ONE, *IN_COLUMNS])
 @pytest.mark.parametrize(
     ("kind", "age"),
     [(kind, age) for kind in KINDS for age in AGES if kind in ("plain", "groups", "classes") or age != "travelled"],
@@ -264,7 +275,8 @@ def test_a_calibrator(kind: str, age: str, what: str) -> None:
         with Interrupts(0, Custom):
             OF_ONE[what](begun)
     else:
-        whole_or_not_at_all(lambda: calibrator(kind, age), OF_ONE[what], may_repeat=what.startswith("outcome"))
+        act = (OF_ONE | IN_COLUMNS)[what]
+        whole_or_not_at_all(lambda: calibrator(kind, age), act, may_repeat=what.startswith("outcome"))
 
 
 @pytest.mark.parametrize("what", OF_ONE)
@@ -313,6 +325,8 @@ OF_MANY: dict[str, Act] = {
         [nan, nan, 1, 0],
         [begun.receipts[0].to_bytes(), begun.receipts[2].to_bytes()],
     ),
+    "issue": lambda begun: begun.host.issue([begun.key, begun.new, begun.key], [begun.score(i) for i in range(3)]),
+    "outcomes": lambda begun: begun.host.learn(joined(begun, 0, 2), [1, 0]),
     "deletion": lambda begun: begun.host.__delitem__(begun.key),
     "rows": lambda begun: begun.host.set_rows([begun.new, begun.key], begun.host.rows(list(begun.host)[:2])),
     "drop": lambda begun: begun.host.drop_idle(before=3),

@@ -105,7 +105,8 @@ class Receipts:
         Parameters
         ----------
         classes : the labels of many classes, as they are to be given back; without them their numbers.
-        size : how many bytes each receipt has. If it is not given, the first one says.
+        size : how many bytes each receipt has. If it is not given, the first one says; those of more than 9,000 classes
+            cannot, and it must be given.
 
         Raises
         ------
