@@ -331,6 +331,7 @@ def test_a_batch_of_classes_keeps_its_labels() -> None:
 
 
 def test_a_column_survives_parquet_and_comes_from_others() -> None:
+    import pandas as pd
     import polars as pl
 
     cal = Calibrator("ops")
@@ -343,6 +344,8 @@ def test_a_column_survives_parquet_and_comes_from_others() -> None:
     assert Receipts.from_arrow(column) == batch
     assert Receipts.from_arrow(column.slice(5, 9)) == batch[5:14]
     assert Receipts.from_arrow(batch.to_arrow().slice(5, 9)) == batch[5:14]
+    chunks = pa.chunked_array([batch[:4].to_arrow(), batch[4:].to_arrow()]).cast(pa.binary())
+    assert Receipts.from_arrow(pd.Series(pd.arrays.ArrowExtensionArray(chunks))) == batch
     assert Receipts.from_arrow(pl.Series([batch[at].to_bytes() for at in range(N)])) == batch
     assert Receipts.from_arrow(pa.array([batch[0].to_bytes()], type=pa.large_binary())) == batch[:1]
 
