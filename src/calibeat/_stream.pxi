@@ -222,7 +222,7 @@ cdef class Forecast(float):
     # ---- as bytes ---------------------------------------------------------------------------------------------------
 
     def to_bytes(self):
-        """As bytes of one length for each method: 112, and 8 more for each lane (AUTO: 216) and each word of its groups.
+        """As bytes of one length for each method: 112, and 8 more for each lane (AUTO: 208) and each word of its groups.
 
         All little-endian. `from_bytes` is the inverse, to the last bit.
 
@@ -762,9 +762,10 @@ cdef class StreamRows:
     cdef inline double* stats_of(self, Index slot) noexcept:
         return self.memory.data + slot * self.stride + self.width
 
-    def _is_usual(self):
-        """Whether single events need nothing else."""
-        return self.unusual == 0
+    def _check_outermost(self):
+        """Raise unless this is the only call that holds the rows: a handler of signals may not go on with its own."""
+        if self.depth > 1:
+            raise RuntimeError(MIXED_UP)
 
     # ---- held by one call -------------------------------------------------------------------------------------------
 

@@ -181,6 +181,7 @@ class KeyedRows(Rows):
         if self.torn:
             raise CalibeatError(f"a bank must be loaded anew after an error in the middle of a batch, got {self.torn}")
         if self._is_adding:
+            self._check_outermost()
             self._take_out()
         super().ready()
 
