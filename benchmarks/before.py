@@ -40,7 +40,14 @@ MEMORY = {
     "MALLOC_TOP_PAD_": str(1 << 27),
 }  # of glibc; others have no such settings
 WORK = ("batch", "late batch", "single", "bank, few keys", "bank, many keys", "bank, new keys")
-HOSTS = ("single", "bank, single", "bank, single, many keys", "snapshot", "resume")  # of some methods
+HOSTS = (
+    "single",
+    "bank, single",
+    "bank, single, many keys",
+    "bank, fold of 50",
+    "snapshot",
+    "resume",
+)  # of some methods
 CLASSES = (
     "batch",
     "single",
@@ -147,6 +154,8 @@ def _work_of_method(method: str, work: str) -> Callable[[], object]:
         return one_by_one
     if work in {"snapshot", "resume"}:
         return _snapshots(cal, list(zip(scores[:500].tolist(), outcomes[:500].tolist(), strict=True)), work)
+    if work == "bank, fold of 50":
+        return _folds(method)
     if work.startswith("bank, single"):
         return _single_of_bank(method, 10_000 if work.endswith("many keys") else 100, scores, outcomes)
     many = {"bank, few keys": 100, "bank, many keys": 50_000, "bank, new keys": 200_000}[work]
@@ -171,6 +180,20 @@ def _single_of_bank(method: str, keys: int, scores: Any, outcomes: Any) -> Calla
             bank.update(key, bank.predict(key, score), outcome)
 
     return one_by_one
+
+
+def _folds(method: str) -> Callable[[], object]:
+    """Forecasts of 50 keys in one call, and their outcomes in the next."""
+    from calibeat import Bank
+
+    bank, names, nothing = Bank(method, 0), [f"merchant-{key}" for key in range(50)], [float("nan")] * 50
+
+    def by_fifties() -> None:
+        for _ in range(50):
+            receipts = bank.fold(names, [0.3] * 50, nothing).receipts.tolist()
+            bank.fold(names, nothing, [1.0] * 50, receipts)
+
+    return by_fifties
 
 
 def _work_of_classes(K: int, work: str) -> Callable[[], object]:
