@@ -151,7 +151,7 @@ class World:
         self.waiting: list[Event] = []
         self.settled: list[Event] = []
         self.names = itertools.count()
-        self.has_folded = False  # receipts are from then on counted by key, not remembered one by one
+        self.only_counts = False  # rows were put in place: which of their events are settled is not known
         self.members: dict[Any, Any] = {}
 
     # ---- chance -----------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def update(world: World) -> None:
 
 def repeat(world: World) -> None:
     """The same outcome again changes nothing, and another one is refused."""
-    if not world.settled or world.has_folded:  # a bank that has folded asks that each receipt be brought once
+    if not world.settled or world.only_counts:
         return
     event = world.settled[world.number(len(world.settled))]
     key, receipt = world.named(event.key), world.travelled(event.receipt)
@@ -369,7 +369,7 @@ def learn(world: World) -> None:
     if not events:
         return
     outcomes = [world.outcome() for _ in events]
-    known = [] if world.has_folded else [event for event in world.settled if world.chance(0.2)]
+    known = [] if world.only_counts else [event for event in world.settled if world.chance(0.2)]
     batch = Receipts.from_bytes(b"".join([world.travelled(event.receipt).to_bytes() for event in [*events, *known]]))
     found = world.host.learn(batch, [*outcomes, *[event.outcome for event in known]])
     assert found.tolist() == ["learnt"] * len(events) + ["repeated"] * len(known)
@@ -421,7 +421,6 @@ def fold(world: World) -> None:
             event.outcome = outcome
             world.settled.append(event)
     world.waiting += [event for _, event in own]
-    world.has_folded = True
 
 
 def predict_many(world: World) -> None:
@@ -584,7 +583,7 @@ def rows_out_and_in(world: World) -> None:
     keys = world.known()
     if keys:
         world.host.set_rows(keys, world.host.rows(keys))
-        world.has_folded = True  # what was learnt of each is counted from here on
+        world.only_counts = True  # what was learnt of each is counted from here on
 
 
 Verb = Callable[[World], None]
