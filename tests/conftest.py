@@ -30,6 +30,8 @@ UNMEASURED = (
     "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
     "monitor/test_monitors.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
     "core/test_vector_against_oracle.py",
+    # Its signals may come inside of `coverage`, which then waits for a lock of its own for ever.
+    "hosts/test_interrupts.py::test_ctrl_c_in_one_compiled_step_is_heard_when_all_is_done",
     "report/test_browser.py",
     "report/test_screens.py",
     "test_all_hosts_agree.py",

@@ -7,6 +7,8 @@ import json
 import math
 import numpy
 import struct
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from _queue import SimpleQueue
 from _thread import get_ident, start_new_thread
@@ -1401,6 +1403,8 @@ def outside_of_signals(list tasks):
 
 def _do_task(tuple task, ended, list errors):
     global tasks_at_work
+    if threading.gettrace() is not None:  # debuggers and `coverage` follow these threads like those of `threading`
+        sys.settrace(threading.gettrace())
     try:
         task[0](*<tuple>task[1])
     except BaseException as error:

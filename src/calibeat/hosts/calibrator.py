@@ -968,7 +968,7 @@ class Calibrator(Stream):
     # ---- inner ----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _held(self) -> Iterator[Rows]:
+    def _held(self) -> Iterator[Any]:
         """The rows, with nothing left to be done, and the row of this stream found."""
         with self._made() as rows:
             rows.ready()

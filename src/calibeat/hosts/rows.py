@@ -560,15 +560,6 @@ class Rows(StreamRows):
         if fault == BROKEN or not self._has_room_for(forecast):
             raise InvalidInput(f"forecast must be as it was issued, got a damaged one - at event {event}")
 
-    def watch_of(self, slot: int) -> Any:  # noqa: ARG002 - a bank has many
-        """The monitors and the notice of a row."""
-        return self.watch
-
-    def new_alarms(self, slot: int) -> list[Any]:  # noqa: ARG002 - a bank has many
-        """The alarms of a row since the last call."""
-        found: list[Any] = self.watch.new_alarms()
-        return found
-
     def _has_room_for(self, forecast: AnyForecast) -> bool:
         """Whether a receipt points only at what is there: a forged one has the right seal too."""
         method, numbers = self.method, self.method.receipt_width if self.table is None else self.table.receipt_width
