@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 import gc
+import pickle
 import signal
 import threading
 from collections.abc import Callable
