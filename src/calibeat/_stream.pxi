@@ -653,7 +653,7 @@ cdef str _issuer_of(uint64_t name, uint32_t generation):
 
 
 def examine(given, uint64_t name, int64_t begun, uint32_t generation, int64_t events):
-    """What is wrong with a receipt that has travelled: 0 nothing, else a place in `hosts.rows.FAULTS`.
+    """What is wrong with a receipt that has travelled: 0 nothing, else what `hosts.rows` calls it.
 
     The stream has this name; its receipts from event `begun` on have this generation. It has made so many forecasts.
     """

@@ -24,7 +24,7 @@ from calibeat._util.check import (
 from calibeat._util.columns import like
 from calibeat._util.files import checked_path
 from calibeat._util.processes import usable_cores
-from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
+from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
 from calibeat.core.method import AUTO, Method, method_named, name_of
@@ -44,7 +44,7 @@ from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedu
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
 from .receipts import Receipts, check_receipts
-from .rows import STATUSES, AnyMethod, Flags, Fold, Matrix, StreamBatch, read_receipts, receipt_type
+from .rows import STATUSES, AnyMethod, Fold, Matrix, StreamBatch, read_receipts, receipt_type
 
 HINTS = {  # what people look for, and where it is
     "fit": "run(keys, scores, outcomes), which learns a past event by event",
@@ -60,7 +60,6 @@ HINTS = {  # what people look for, and where it is
     "groups": 'Calibrator(groups=["key", ...]): a bank has none',
 }
 AnyAlarm = TypeVar("AnyAlarm", bound=Alarm)
-NOWHERE: Flags = np.zeros(1, dtype=np.bool_)
 _MOST_STREAMS = 65_536  # of keys served one event at a time, that are kept ready
 
 

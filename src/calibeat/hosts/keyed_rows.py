@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._compiled import Ledger, Stream, outside_of_signals
-from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
+from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
@@ -31,7 +31,7 @@ from calibeat.monitor.notices import Notices, NoticeSettings, heard_of
 from .calibrator import NOTICE, OURS, Watch, noticed_score, noticed_scores, tell_notices
 from .keys import EVERY, Index, Key, KeyColumn, Seed, kind_of, plain_key
 from .pool import Pool, pool_rows, start_row
-from .rows import AnyForecast, AnyMethod, Columns, Flags, FoldColumns, Matrix, Names, Rows, StreamBatch
+from .rows import AnyForecast, AnyMethod, Columns, FoldColumns, Matrix, Names, Rows, StreamBatch
 
 NO_GROUPS = (
     "a bank has no groups: a table for each key would splinter the data - pass the key as an attribute, "

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_lengths, check_whole, shown
 from calibeat._util.columns import PLAIN, Column, is_exported, like_matrix, read_column, to_matrix
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Flags, Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core import vector
 from calibeat.core.algebra import lns
@@ -33,7 +33,7 @@ from calibeat.monitor.notice import Notice
 from .bank import Bank
 from .calibrator import Calibrator, StreamOfRows, Watch, Watched, checked_stream
 from .keys import Key
-from .rows import Flags, Rows
+from .rows import Rows
 
 Label = str | int | float | bool
 

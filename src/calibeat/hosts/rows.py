@@ -41,7 +41,7 @@ from calibeat._compiled import (
 )
 from calibeat._util import processes
 from calibeat._util.check import shown
-from calibeat._util.types import Ints, Slots, UpdateStatus, Vector
+from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask
@@ -63,7 +63,6 @@ AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
 AnyForecast = Any  # a `Forecast` or, of many classes, a `MultiForecast`
 Matrix = npt.NDArray[np.float64]
 CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
-Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
 
