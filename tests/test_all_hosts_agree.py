@@ -27,10 +27,12 @@ from calibeat import (
     Bank,
     Calibrator,
     Forecast,
+    Groups,
     Monitor,
     MultiBank,
     MultiCalibrator,
     MultiForecast,
+    Notice,
     OutcomeConflict,
     UnknownForecast,
     UnknownKey,
@@ -40,6 +42,12 @@ from calibeat.hosts.receipts import Receipts
 ONE = "the only stream"  # the key of a host that has no keys
 EDGES = (0.0, 1.0, 0.5, 5e-324, 1.0 - 2.0**-53)
 MOST_KEYS = 6
+CLOCK = [1.7e9]  # what time it is
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Notice, "_now", lambda _: CLOCK[0])
 
 
 # ---- hosts ---------------------------------------------------------------------------------------------------------
@@ -69,22 +77,29 @@ class Kind:
         return self.classes or 2
 
 
-def bank(method: str, **more: Any) -> Kind:
-    return Kind(lambda: Bank(method, seed=3), lambda key: Calibrator(method, seed=3, stream=key), **more)
-
-
-def bank_of_classes(K: int, method: str, *, logits: bool = False, **more: Any) -> Kind:
+def bank(method: str, prior: str | None = None, **more: Any) -> Kind:
     return Kind(
-        lambda: MultiBank(K, method, logits=logits),
+        lambda: Bank(method, seed=3, prior=prior),
+        lambda key: Calibrator(method, seed=3, stream=key),
+        is_pooled=prior is not None,
+        **more,
+    )
+
+
+def bank_of_classes(K: int, method: str, prior: str | None = None, *, logits: bool = False, **more: Any) -> Kind:
+    return Kind(
+        lambda: MultiBank(K, method, logits=logits, prior=prior),
         lambda _: MultiCalibrator(K, method, logits=logits),
         K,
         logits,
+        is_pooled=prior is not None,
         **more,
     )
 
 
 def stream(method: str, *, groups: bool = False) -> Kind:
-    more: dict[str, Any] = {"groups": ["a", "b"]} if groups else {}
+    """A calibrator; of groups with so few cells that some are forgotten."""
+    more: dict[str, Any] = {"groups": Groups(["a", "b"], cells=16, seed=11, names=True)} if groups else {}
     return Kind(*[lambda *_: Calibrator(method, seed=3, **more)] * 2, groups=groups, has_keys=False)  # type: ignore[arg-type]
 
 
@@ -92,29 +107,38 @@ def stream_of_classes(K: int, method: str, *, logits: bool = False) -> Kind:
     return Kind(*[lambda *_: MultiCalibrator(K, method, logits=logits)] * 2, K, logits, has_keys=False)  # type: ignore[arg-type]
 
 
-def watch() -> Monitor:
-    """A monitor that is soon warm, and soon gives up."""
-    return Monitor(arl=50, warm=3, quiet=5, patience=4)
+def watched(host: Callable[..., Any], *given: Any, raw: bool = False) -> Callable[..., Any]:
+    """Its monitor is soon warm and soon gives up, its notice knows the time; raw scores may have a monitor too."""
+
+    def make(*_: Any) -> Any:
+        monitors = [Monitor(arl=50, warm=3, quiet=5, patience=4) for _ in range(2)]
+        monitor: Any = dict(zip(("ours", "raw"), monitors, strict=True)) if raw else monitors[0]
+        return host(*given, monitor=monitor, notice=Notice(warm=64))
+
+    return make
 
 
 KINDS = {
     "Bank ops": bank("ops"),
     "Bank tops": bank("tops", whole_keys=True),
     "Bank hops": bank("hops"),
+    "Bank hops of numbers": bank("hops", whole_keys=True),
     "Bank auto": bank("auto"),
-    "Bank watched": Kind(lambda: Bank("ops", monitor=watch()), lambda _: Calibrator("ops", monitor=watch())),
-    "Bank pooled": Kind(lambda: Bank("tops", prior="pooled"), lambda _: None, is_pooled=True),
-    "MultiBank 2": bank_of_classes(2, "multi"),
+    "Bank watched": Kind(watched(Bank, "ops"), watched(Calibrator, "ops")),
+    "Bank pooled": bank("tops", "pooled"),
+    "MultiBank 2": bank_of_classes(2, "multi", logits=True),
     "MultiBank 3": bank_of_classes(3, "multi", logits=True),
+    "MultiBank 65": bank_of_classes(65, "multi"),
     "MultiBank ots": bank_of_classes(4, "ots", whole_keys=True),
-    "MultiBank watched": Kind(
-        lambda: MultiBank(3, "ots", monitor=watch()), lambda _: MultiCalibrator(3, "ots", monitor=watch()), 3
-    ),
+    "MultiBank raw": bank_of_classes(3, "raw", logits=True),
+    "MultiBank watched": Kind(watched(MultiBank, 3, "ots"), watched(MultiCalibrator, 3, "ots"), 3),
+    "MultiBank pooled": bank_of_classes(3, "multi", "pooled", logits=True),
     "Calibrator ops": stream("ops"),
     "Calibrator hops": stream("hops"),
     "Calibrator auto": stream("auto"),
     "Calibrator groups": stream("auto", groups=True),
-    "Calibrator watched": Kind(*[lambda *_: Calibrator("tops", monitor=watch())] * 2, has_keys=False),  # type: ignore[arg-type]
+    "Calibrator groups, guarded": stream("gauto", groups=True),
+    "Calibrator watched": Kind(*[watched(Calibrator, "tops", raw=True)] * 2, has_keys=False),
     "MultiCalibrator 2": stream_of_classes(2, "multi", logits=True),
     "MultiCalibrator 3": stream_of_classes(3, "multi"),
     "MultiCalibrator ots": stream_of_classes(3, "ots"),
@@ -167,7 +191,7 @@ class World:
         if not K:
             return EDGES[self.number(len(EDGES))] if self.chance(0.1) else float(rng.random())
         if self.kind.logits:
-            return rng.normal(0.0, 3.0, K).tolist()
+            return rng.normal(0.0, 300.0 if self.chance(0.1) else 3.0, K).tolist()
         return np.eye(K)[self.number(K)].tolist() if self.chance(0.1) else rng.dirichlet([1.0] * K).tolist()
 
     def outcome(self) -> int:
@@ -175,7 +199,7 @@ class World:
 
     def values(self) -> Any:
         """Of the groups of an event, where there are any."""
-        return (f"a{self.number(3)}", self.number(2)) if self.kind.groups else None
+        return (f"a{self.number(9)}", self.number(7)) if self.kind.groups else None
 
     def new_key(self) -> Any:
         if not self.kind.has_keys:
@@ -316,12 +340,18 @@ def use_member(world: World) -> None:
 
 
 def run(world: World) -> None:
-    """A batch, with outcomes at once, late, or never."""
+    """A batch, with outcomes at once, late, or never; also of one key, by `bank[key]`."""
     n = 1 + world.number(7)
     keys = [world.key() for _ in range(n)]
+    of_one = bool(world.known()) and world.kind.has_keys and world.chance(0.2)
+    if of_one:
+        keys = [world.known()[0]] * n
     is_late = world.chance(0.4) and world.pooled is None
     finish = world.chance(0.5) or is_watched(world)
-    known = np.array([world.kind.has_keys and world.chance(0.1) and not is_watched(world) for _ in range(n)]) == 0
+    known = (
+        np.array([world.kind.has_keys and world.chance(0.1) and not (of_one or is_watched(world)) for _ in range(n)])
+        == 0
+    )
     scores, outcomes, values = (
         [world.score() for _ in keys],
         [world.outcome() for _ in keys],
@@ -330,7 +360,8 @@ def run(world: World) -> None:
     due = np.arange(1, n + 1) + world.rng.integers(0, 2 * n + 1, n) if is_late else np.arange(1, n + 1)
     given = [outcome if k else nan for outcome, k in zip(outcomes, known, strict=True)]
     more = {"due": due, "finish": finish} if is_late else {}
-    made = world.host.run(*world.named(keys), scores, given, **more, **world.grouped(values))
+    host, names = (world.host[keys[0]], []) if of_one else (world.host, world.named(keys))
+    made = host.run(*names, scores, given, **more, **world.grouped(values))
     if not is_late:
         finish = True
     events: list[Event] = []
@@ -637,6 +668,7 @@ def check_sequence(name: str, seed: int, folder: Path, extra: Iterable[Verb] = (
         for _ in range(4 + world.number(16)):
             verb = verbs[world.number(len(verbs))]
             world.done.append(verb.__name__)
+            CLOCK[0] += float(world.number(5000))
             verb(world)
         for event in [*world.waiting] if world.chance(0.5) else []:
             world.done.append("update at the end")
@@ -659,8 +691,10 @@ def check_all(world: World) -> None:
         twin = world.twins[key] if world.pooled is None else world.pooled[key]
         assert (mine.events, mine.outcomes) == (twin.events, twin.outcomes)
         same(mine.row, twin.row)
-        if twin.monitor is not None:
-            same(mine.monitor.row, twin.monitor.row)
+        for column, monitor in twin.monitors.items():
+            same(mine.monitors[column].row, monitor.row)
+        if twin.notice is not None:
+            same(mine.notice.row, twin.notice.row)
     look(world, host)
 
 

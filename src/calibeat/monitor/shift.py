@@ -134,7 +134,7 @@ class ShiftSettings:
         """Raise unless a shift with these settings can hold each of the rows."""
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise InvalidInput(f"row must have {self.width} numbers, got {rows.shape[-1]}")
-        bets = rows[:, BETS:].reshape(len(rows), -1, BET)
+        bets = rows[:, BETS:].reshape(len(rows), (self.width - BETS) // BET, BET)
         whole = rows[:, [SEEN, UNTIL, ALARMS, PAGES, ALARM_AT, WHAT]]
         check_sound(
             "shift",
