@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import shlex
@@ -20,7 +19,7 @@ import pytest
 from twice import called_twice
 
 import calibeat
-from calibeat.core.subset import bits_of, blank, float_of, scratch, unrolled
+from calibeat.core.subset import bits_of, float_of, scratch, unrolled
 
 PACKAGE = Path(calibeat.__file__).parent
 ROOT = Path(__file__).parents[2]
@@ -36,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Bytes, Ints, Slots, Table, Vector
-from calibeat.core.subset import bits_of, blank, entry, float_of, kernel, large_kernel, loop, prefetch, scratch
+from calibeat.core.subset import bits_of, entry, float_of, kernel, large_kernel, loop, prefetch, scratch
 from calibeat.core.subset import unrolled
 """
 TOYS = '''
@@ -91,48 +90,22 @@ def joined(folder: Path, kernels: str, constants: dict[str, tuple[str, str]] | N
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
-CANNOT = "there is what kernels cannot have"
 REFUSED = {
     # the body of a kernel -> what is said of it
     "y = [0.0, 1.0]": "there is an expression that kernels cannot have: [0.0, 1.0]",
-    "y = np.zeros(3)": "there is an expression that kernels cannot have: np.zeros(3)",
-    "y = f'{x}'": "there is an expression that kernels cannot have: f'{x}'",
-    "y = (z := x)": "there is an expression that kernels cannot have: (z := x)",
     "y = ordinary(x)": "ordinary is called, which is no kernel: ordinary(x)",
-    "y = sum(v)": "sum is called, which is no kernel: sum(v)",
-    "y = nothing(x)": "nothing is called, which is no kernel: nothing(x)",
-    "y = math.gamma(x)": "there is math.gamma, which kernels do not have yet: math.gamma(x)",
     "y = math.exp(x)": "there is math.exp, which kernels do not have yet: math.exp(x)",
     "y = x**2.0": "there is an operator that kernels cannot have: x ** 2.0",
-    "y = x % 2.0": "there is an operator that kernels cannot have: x % 2.0",
-    "y = v @ v": "there is an operator that kernels cannot have: v @ v",
-    "y = nothing": f"{CANNOT} (name 'nothing' is not defined): y = nothing",
-    "y = nothing[0]": f"{CANNOT} ('NoneType' object has no attribute '_fields'): y = nothing[0]",
-    "y = NAME": f"{CANNOT} ('toy' is no number): y = NAME",
-    "y = x\n    y = v": f"{CANNOT} (double and F64 have no type in common): y = v",
-    "y = x if i > 0 else v": f"{CANNOT} (double and F64 have no type in common): y = x if i > 0 else v",
-    "x = v": f"{CANNOT} (double and F64 have no type in common): x = v",
+    "y = nothing": "there is what kernels cannot have (name 'nothing' is not defined): y = nothing",
+    "y = NAME": "there is what kernels cannot have ('toy' is no number): y = NAME",
+    "y = first(w)": "there is what kernels cannot have (F64 and I64 have no type in common): y = first(w)",
     "i = 2.5": "i must stay Index, got double",
-    "y = half(v)": f"{CANNOT} (double and F64 have no type in common): y = half(v)",
-    "y = first(x)": f"{CANNOT} (F64 and double have no type in common): y = first(x)",
-    "y = first(w)": f"{CANNOT} (F64 and I64 have no type in common): y = first(w)",
-    "y = half()": "half wants double, got : half()",
     "y = half(x=x)": "half wants double, got : half(x=x)",
-    "p = Pair(x, i, v, True)\n    y = p.nothing": f"{CANNOT} ('nothing'): y = p.nothing",
     "p = Pair(x, i, v, True)\n    p.share = 1.0": "nothing can be put there: p.share",
-    "p = Pair(x, i, v, True)\n    q = p._replace(nothing=1)": f"{CANNOT} (Pair has no {{'nothing'}})",
-    "a, b = x, x, x": f"{CANNOT} (zip() argument 2 is longer than argument 1)",
-    "y = x is None": f"{CANNOT} (<class 'ast.Is'>): y = x is None",
-    "y = scratch(i)": f"{CANNOT} (name 'i' is not defined): y = scratch(i)",
+    "p = Pair(x, i, v, True)\n    q = p._replace(n=1)": "there is what kernels cannot have (Pair has no {'n'})",
     "y = v[::2]": "there is a slice with a step, or from the end: v[::2]",
-    "y = v[:-1]": "there is a slice with a step, or from the end: v[:-1]",
     "raise ValueError": "there is a statement that kernels cannot have: raise ValueError",
-    "y: float = x": "there is a statement that kernels cannot have: y: float = x",
-    "pass": "there is a statement that kernels cannot have: pass",
-    "for y in v:\n        x = y": "there is a statement that kernels cannot have: for y in v:",
     "for k in range(3):\n        x = 1.0\n    else:\n        x = 2.0": "there is a statement that kernels cannot have",
-    "while x < 1.0:\n        x = 2.0\n    else:\n        x = 3.0": "there is a statement that kernels cannot have",
-    "try:\n        y = x\n    except ValueError:\n        y = 1.0": "there is a statement that kernels cannot have",
 }
 
 
@@ -148,17 +121,9 @@ def test_what_is_refused(body: str, tmp_path: Path) -> None:
     assert begin <= int(line) <= begin + body.count("\n") + 1
 
 
-@pytest.mark.parametrize(
-    ("signature", "sentence"),
-    [
-        ("x", "no annotation has no C type"),
-        ("x: str", "str has no C type"),
-        ("x: list[float]", "list[float] has no C type"),
-        ("x: np.ndarray", "np.ndarray has no C type"),
-    ],
-)
-def test_what_no_argument_may_be(signature: str, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(NotAllowedError, match=re.escape(f"toys.py: {sentence}")):
+@pytest.mark.parametrize(("signature", "got"), [("x", "no annotation"), ("x: list[float]", "list[float]")])
+def test_what_no_argument_may_be(signature: str, got: str, tmp_path: Path) -> None:
+    with pytest.raises(NotAllowedError, match=re.escape(f"toys.py: {got} has no C type")):
         joined(tmp_path, f"@entry\ndef toy({signature}) -> float:\n    return 1.0\n")
 
 
@@ -173,46 +138,21 @@ def test_two_structs_have_two_names(tmp_path: Path) -> None:
 # ---- what the text says ----------------------------------------------------------------------------------------------
 
 
-def body_of(text: str, name: str) -> list[str]:
-    """The lines of a kernel in C's words."""
-    return text[text.index(f" k_toys_{name}(") :].split("\n\n\n", maxsplit=1)[0].splitlines()[1:]
-
-
-def test_the_marks(tmp_path: Path) -> None:
+def test_only_entries_and_what_they_call_are_there(tmp_path: Path) -> None:
     marks = ("kernel", "large_kernel", "entry", "loop")
     toys = [f"@{mark}\ndef a_{mark}(x: float) -> float:\n    return x\n" for mark in marks]
     toys += ["@kernel\ndef idle(x: float) -> float:\n    return x\n"]
     toys += ["@entry\ndef all_of_them(x: float) -> float:\n    return a_kernel(x) + a_large_kernel(x)\n"]
     text = joined(tmp_path, "\n\n".join(toys))
-    assert "cdef inline double k_toys_a_kernel(double x) noexcept nogil:" in text
-    assert "cdef double k_toys_a_large_kernel(double x) noexcept nogil:" in text
-    assert "cdef inline double k_toys_a_entry(double x) noexcept nogil:" in text
-    assert "cdef twice_double k_toys_a_loop(double x) noexcept nogil:" in text
     assert re.findall(r"^def (\w+)\(", text, re.MULTILINE) == ["toys_a_entry", "toys_a_loop", "toys_all_of_them"]
-    assert "idle" not in text
-    assert "    with nogil:\n        _result = k_toys_a_entry(x)\n    return _result" in text
-
-
-def test_what_is_called_stands_before_its_callers(tmp_path: Path) -> None:
-    kernel = "@{}\ndef {}(x: float) -> float:\n    return {}\n\n\n"
-    text = joined(tmp_path, kernel.format("entry", "toy", "late(x)") + kernel.format("kernel", "late", "x"))
-    assert text.index("k_toys_late(double x)") < text.index("k_toys_toy(double x)")
-
-
-def test_constants_are_their_values(tmp_path: Path) -> None:
-    text = joined(tmp_path, "@entry\ndef toy(i: int) -> float:\n    return WIDTH * GAIN + KNOTS[i] + LARGE + math.pi\n")
-    assert body_of(text, "toy") == ["    return ((((3 * 0.125) + toys_KNOTS[i]) + 4294967298LL) + 3.141592653589793)"]
-    assert "static const double toys_KNOTS[] = {0.0, 0.25, 0.5, 0.75, 1.0};" in text
+    assert "a_large_kernel" in text and "idle" not in text
 
 
 def test_constants_with_a_name_in_c(tmp_path: Path) -> None:
     toy = "@entry\ndef toy(x: float) -> float:\n    return x\n"
-    (tmp_path / "src" / "calibeat").mkdir(parents=True)
-    (tmp_path / "src" / "calibeat" / "others.py").write_text("from .toys import WIDTH as WIDE\n\nFEW = 1 << 4\n")
-    text = joined(tmp_path, toy, {"TOY_WIDTH": ("toys", "WIDTH"), "FEW": ("others", "FEW"), "WIDE": ("others", "WIDE")})
-    assert "cdef enum:\n    TOY_WIDTH = 3\n    FEW = 16\n    WIDE = 3\n" in text
-    assert "enum" not in joined(tmp_path, toy)
-    for own in ("GAIN", "NAME", "half", "Pair", "WIDER"):
+    text = joined(tmp_path, toy, {"TOY_WIDTH": ("toys", "WIDTH")})
+    assert "cdef enum:\n    TOY_WIDTH = 3\n" in text
+    for own in ("GAIN", "NAME", "half"):
         with pytest.raises(NotAllowedError, match=rf"toys\.py: {own} must be a whole number to be C_NAME in C, got "):
             joined(tmp_path, toy, {"C_NAME": ("toys", own)})
 
@@ -238,19 +178,10 @@ def test_make_compiles_when_one_of_these_files_has_changed() -> None:
     assert {"setup.py", "compiling/join_kernels.py", "src/calibeat/core/units.py"} <= set(watched)
 
 
-def test_an_entry_is_in_one_unit() -> None:
-    defined = [set(re.findall(r"^def (\w+)\(", unit.text(), re.MULTILINE)) for unit in units(PACKAGE.parent)]
-    for first, second in itertools.combinations(defined, 2):
-        assert first and second and not first & second
-    assert [len(names) for names in defined if "monitor_bets_read" in names and "core_loops_run" not in names] != []
-
-
 @pytest.mark.parametrize(
     ("before", "after", "seen"),
     [
         ("0.5 * x", "0.25 * x", True),
-        ("WIDTH, GAIN = 3,", "WIDTH, GAIN = 4,", True),
-        ("    count: int", "    count: float", True),
         ("@kernel\ndef half", "@large_kernel\ndef half", True),
         ('"""A struct."""', '"""Two lines\n\n    of it."""', False),
         ("def ordinary(x: float) -> float:\n", "def ordinary(x: float) -> float:\n    # What no kernel knows\n", False),
@@ -288,22 +219,6 @@ MEANT = """
 @entry
 def swap(v: Vector, i: int, j: int) -> None:
     v[i], v[j] = v[j], v[i]
-
-
-@entry
-def rotate(a: float, b: float, c: float) -> tuple[float, float, float]:
-    a, b, c = b, c, a
-    x, y = a + b, c
-    x, y = y, x
-    return x, y, c
-
-
-@entry
-def fibonacci(n: int) -> int:
-    a, b = 0, 1
-    for _ in range(n):
-        a, b = b, a + b
-    return a
 
 
 @entry
@@ -392,11 +307,6 @@ def least_and_most(x: float, y: float) -> tuple[float, float, float]:
 
 
 @entry
-def infinities(x: float) -> tuple[float, float, bool]:
-    return max(x, -math.inf), min(x, math.inf), x == math.inf
-
-
-@entry
 def loops(n: int, v: Vector) -> float:
     total, i = 0.0, 0
     while True:
@@ -442,15 +352,6 @@ def scratches(x: float) -> float:
 
 
 @entry
-def without_zeros(x: float) -> float:
-    space = blank(WIDTH)
-    space[1] = x
-    for i in range(1, WIDTH - 1):
-        space[i + 1] = space[i] + 1.0
-    return first(space[1:]) + space[WIDTH - 1]
-
-
-@entry
 def tables(t: Table, u: Table, n: Ints) -> float:
     rows, columns = t.shape
     for i in range(rows):
@@ -469,12 +370,6 @@ def kinds(a: Vector, b: Ints, c: Slots, d: Bytes, i: int) -> int:
     d[i] = 255
     a[i] = x = b[i]
     return b[i] + c[i] + int(x)
-
-
-@loop
-def many(v: Vector, w: Vector) -> None:
-    for i in range(len(v)):
-        w[i] = half(v[i]) if v[i] >= 0.0 else math.sqrt(-v[i])
 """
 
 BUILD = """
@@ -506,7 +401,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]
     compiled = module_from_spec(found)
     found.loader.exec_module(compiled)
     space: dict[str, Any] = {"math": math, "NamedTuple": NamedTuple, "scratch": scratch, "prefetch": lambda _, __: None}
-    space |= {"blank": blank, "bits_of": bits_of, "float_of": float_of, "unrolled": unrolled}
+    space |= {"bits_of": bits_of, "float_of": float_of, "unrolled": unrolled}
     space |= dict.fromkeys(("entry", "kernel", "large_kernel", "loop"), lambda function: function)
     exec(f"from __future__ import annotations\n{TOYS}{MEANT}", space)  # noqa: S102 - our own code
     names = re.findall(r"^@(?:entry|loop)\ndef (\w+)", MEANT, re.MULTILINE)
@@ -525,8 +420,6 @@ NAN = math.nan
 CALLS: list[tuple[str, Any, Any]] = [
     # name, arguments, the result (None: whatever Python says)
     ("swap", lambda: (floats(1, 2, 3), 0, 2), None),
-    ("rotate", lambda: (1.0, 2.0, 3.0), (1.0, 5.0, 1.0)),
-    ("fibonacci", lambda: (80,), 23416728348467685),
     ("index_that_moves", lambda: (floats(1, 2), ints(1, 2, 3)), 1),
     ("same_memory", lambda: (floats(1, 2, 3, 4),), 2.0),
     ("from_the_end", lambda: (floats(1, 2, 3, 4), ints(8, 9)), 4.5 + 20.0 + 900.0),
@@ -535,7 +428,6 @@ CALLS: list[tuple[str, Any, Any]] = [
     ("tuples", lambda: (floats(0.5, 0.75, 0.25),), None),
     *(("numbers", lambda a=a: a, None) for a in [(0.3, 0.7, 2), (0.7, 0.3, 5), (-1.5, 1e15, 3), (0.5, 0.5, -1)]),
     *(("whole_numbers", lambda a=a: a, None) for a in [(7, 2), (10**9, 7), (3, 10), (0, 1)]),
-    *(("infinities", lambda a=a: (a,), None) for a in (1.0, math.inf, -math.inf, -0.0)),
     ("constants", lambda: (3,), (0.375 + 0.75 * math.e, 3 * 4294967298, 0.5)),
     *(
         ("least_and_most", lambda a=a: a, None)
@@ -546,10 +438,8 @@ CALLS: list[tuple[str, Any, Any]] = [
     *(("bits", lambda a=a: (a,), None) for a in (1.0, -0.0, -1.5, 5e-324, 1e308, math.inf)),
     ("bits", lambda: (6.0,), (1025, 1.5)),
     ("scratches", lambda: (1.5,), 6.0),
-    ("without_zeros", lambda: (1.5,), 4.0),
     ("tables", lambda: (np.ones((2, 3)), np.full((2, 3, 2, 1), 0.5), ints(0, 0)), None),
     ("kinds", lambda: (np.zeros(3), ints(1, 2, 3), ints(4, 5, 6).astype(np.int32), np.uint8([7, 8, 9]), 1), None),
-    ("many", lambda: (np.linspace(-3, 3, 101), np.zeros(101)), None),
 ]
 
 
