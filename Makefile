@@ -59,7 +59,7 @@ sanitize: .venv/dev .venv/core ## the tests of the core on kernels compiled with
 	PYTHONPATH=out/sanitize/src LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -p no:cacheprovider -k 'not interrupt' $(SANITIZED)
 SANITIZED := tests/core/test_compiled.py tests/core/test_golden.py tests/core/test_groups.py tests/hosts/test_calibrator.py \
-	tests/hosts/test_calibrator_groups.py tests/hosts/test_keys.py tests/hosts/test_bank_fold.py
+	tests/hosts/test_calibrator_groups.py tests/hosts/test_keys.py tests/hosts/test_fold.py
 
 test-quick: .venv/dev .venv/core ## for daily work: the suite without its slow tests and browsers
 	$(PYTEST) -q -m 'not slow and not exhaustive'

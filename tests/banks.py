@@ -5,13 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import multi_streams
 import numpy as np
+import pytest
 
-from calibeat import AIOLI, OGD, ONS, OPS, TOBS, TOPS, Bank, Method, Temperature
+from calibeat import (
+    AIOLI,
+    OGD,
+    ONS,
+    OPS,
+    TOBS,
+    TOPS,
+    Bank,
+    Calibrator,
+    Forecast,
+    Method,
+    MultiBank,
+    MultiCalibrator,
+    MultiForecast,
+    Temperature,
+)
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import mix_word
 from calibeat.hosts.bankfile import FORMAT, header_of, sections_of
@@ -24,6 +43,35 @@ OTHERS = {
     "temperature aioli": Method(Temperature(), AIOLI()),
     "beta aioli": replace(TOBS, learner=AIOLI()),
 }
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A bank, what a key of it is alone, and their receipts."""
+
+    bank: Callable[..., Any]
+    alone: Callable[..., Any]
+    receipts: Any
+    classes: int = 0  # 0: a score is one number
+
+    def events(self, n: int, keys: int, seed: int = 0) -> tuple[Any, Any, Any]:
+        """Keys, scores and outcomes."""
+        names, scores, outcomes = events(n, keys, seed)
+        if not self.classes:
+            return names, scores, outcomes.astype(int)
+        return names, *multi_streams.drifting(n, self.classes)
+
+    @property
+    def score(self) -> Any:
+        """Of one event."""
+        return [0.2, 0.5, 0.3] if self.classes else 0.4
+
+
+KINDS = {
+    "two classes": Kind(partial(Bank, "ops"), partial(Calibrator, "ops"), Forecast),
+    "three classes": Kind(partial(MultiBank, 3, "ots"), partial(MultiCalibrator, 3, "ots"), MultiForecast, 3),
+}
+kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)  # a rule of two classes and of many
 
 
 def events(n: int, keys: int, seed: int = 0) -> tuple[Any, Any, Any]:

@@ -136,6 +136,8 @@ KINDS = {
     "Calibrator ops": stream("ops"),
     "Calibrator hops": stream("hops"),
     "Calibrator auto": stream("auto"),
+    "Calibrator fps": stream("fps"),
+    "Calibrator whb": stream("whb"),
     "Calibrator groups": stream("auto", groups=True),
     "Calibrator groups, guarded": stream("gauto", groups=True),
     "Calibrator watched": Kind(*[watched(Calibrator, "tops", raw=True)] * 2, has_keys=False),
@@ -708,7 +710,7 @@ def test_random_sequences(name: str, tmp_path: Path) -> None:
     sequences(name, int(os.environ.get("CALIBEAT_SEQUENCES", "200")), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Bank ops", "MultiBank ots", "Calibrator auto", "MultiCalibrator 3"])
+@pytest.mark.parametrize("name", ["Bank ops", "MultiBank ots", "Calibrator watched", "MultiCalibrator 3"])
 def test_forks_among_the_verbs(name: str, tmp_path: Path) -> None:
     sequences(name, 4, tmp_path, [fork] * 4)
 

@@ -14,7 +14,7 @@ import pytest
 from banks import filled
 
 import calibeat.hosts.bankfile
-from calibeat import Bank
+from calibeat import Bank, MultiBank
 from calibeat.cli.main import main
 
 
@@ -159,3 +159,12 @@ def test_a_damaged_index_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFix
         (tmp_path / "b").write_bytes(whole[: place["offset"]] + table + whole[end:])
         assert main(["bank", "show", str(tmp_path / "b"), "ключ 7"]) in (1, 2)
         assert "must find its keys" in capsys.readouterr().err
+
+
+def test_many_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank = MultiBank(["cat", "dog", "bird"])
+    bank.run([1, 2, 3], [[0.2, 0.3, 0.5]] * 3, ["cat", "dog", "bird"])
+    bank.save(tmp_path / "animals.bank")
+    found = json.loads(printed(capsys, "info", tmp_path / "animals.bank", "--json", "--verify"))
+    assert (found["method"], found["classes"], found["keys"]) == ("multi", 3, 3)
+    assert "log_loss" in printed(capsys, "show", tmp_path / "animals.bank", "3")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibeat.core.algebra import LACKS, LEAST_POWER, MOST_POWER, POWERS, exp, exps, ln, lns, power, whole_part
+from calibeat.core.algebra import LACKS, LEAST_POWER, MOST_POWER, POWERS, exp, exps, ln, lns, power, solve, whole_part
 from calibeat.core.learners import half_tanh
 from calibeat.core.subset import plain
 from calibeat.core.units import UNITS
@@ -190,3 +190,12 @@ def test_the_compiled_core_calls_no_mathematical_function_of_the_c_library() -> 
     for unit in UNITS:
         file = Path(str(import_module(f"calibeat.{unit}").__file__))
         assert re.findall(rb"\0_?(%s)f?\0" % "|".join(names.split()).encode(), file.read_bytes()) == []
+
+
+def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
+    flat = solve(2.0, 1e17, 1e17, 0.0, 1e17, 0.0, 0.0, 1.0, 1.0, 0.0)
+    assert np.isfinite(flat).all()
+    assert flat[0] + flat[1] == pytest.approx(1e-17)
+    deep = solve(3.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0)
+    assert np.isfinite(deep).all()
+    assert 2.0 * deep[0] + deep[1] + deep[2] == pytest.approx(1.0)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from banks import bytes_of
+from banks import Kind, bytes_of, content, kinds
 
 import calibeat.hosts.bank
 import calibeat.hosts.rows
-from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
+from calibeat import OPS, TOPS, WPS, Bank, InvalidInput, Monitor, MultiBank, UnknownForecast, UnknownKey
 from calibeat.core.method import PRESETS
-
-# ---- bad input -----------------------------------------------------------------------------------------------------
-
 
 BAD: list[tuple[Any, Any, Any, str]] = [
     ([1, "a", 2], [0.5] * 3, [1] * 3, r"all ints or all strings, got str 'a' after int 1 - at row 1"),
@@ -50,6 +48,30 @@ BAD: list[tuple[Any, Any, Any, str]] = [
     (["a", "b", "n"], [0.5, 0.5, float("nan")], [1] * 3, r"got nan - at row 2"),
     (["a", "b"], [0.5, 0.5], [1, 2], r"outcome must be 0 or 1, got 2.0 - at row 1"),
     ([7], [0.5], [1], r"keys must be strings like those of the bank, got ints - at row 0"),
+    (deque(["a", 1]), [0.5] * 2, [1] * 2, "got int 1 after str 'a' - at row 1"),
+    (deque([2, True]), [0.5] * 2, [1] * 2, "got bool True - at row 1"),
+    (bytearray(b"ab"), [0.5] * 2, [1] * 2, "got bytearray"),
+    (memoryview(b"ab"), [0.5] * 2, [1] * 2, "got memoryview"),
+    (b"ab", [0.5] * 2, [1] * 2, "got bytes"),
+    (["a", "b"], [0.5] * 2, [1, 0.5], "outcome must be 0 or 1, got 0.5 - at row 1"),
+    (["a", "b"], [0.5] * 2, [1, "no"], "outcome must be 0 or 1, got str 'no' - at row 1"),
+    (["a", "b"], [0.5] * 2, [[1], [0]], "one-dimensional"),
+    (["a", "b"], [0.5] * 2, [np.zeros((2, 2)), np.zeros((2, 3))], "one-dimensional"),
+]
+DUE: list[tuple[Any, Any, str]] = [
+    ([1, 0], [0, 2], "due must be later than its own position 0, got 0 - at row 0"),
+    ([1, 0], [1], "same length, got scores 2, due 1"),
+    ([1, 0], [1.0, 2.0], "whole numbers"),
+    ([1], [1, 2], "same length"),
+    ([2, 1], [1, 2], "outcome must be 0 or 1, got 2"),
+]
+MANY: list[tuple[Any, Any, Any, str]] = [
+    (["x"], 1, [0, 1], "same length, got keys 1, scores 2"),
+    ([1, 2], 1, [0, 1], "keys must be strings like those of the bank, got ints"),
+    (["x", "z"], 1, [0, 9], "got 9 - at row 1"),
+    (["x", "z"], 1, [0], "same length, got keys 2, scores 2, outcomes 1"),
+    (["x", "z"], 2, [0, 1], "sum to 1"),
+    (["x", None], 1, [0, 1], "key must be"),
 ]
 
 
@@ -57,7 +79,7 @@ BAD: list[tuple[Any, Any, Any, str]] = [
 def test_bad_input_leaves_the_bank_as_it_was(
     keys: Any, scores: Any, outcomes: Any, message: str, tmp_path: Path
 ) -> None:
-    bank = Bank(TOPS, prior="pooled")
+    bank = Bank(TOPS, prior="pooled", monitor=Monitor())
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
     with pytest.raises(InvalidInput, match=message):
@@ -70,31 +92,112 @@ def test_bad_input_leaves_the_bank_as_it_was(
     assert len(empty) == 0
 
 
-def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
-    bank = Bank(TOPS)
-    receipt = bank.predict("a", 0.5)
-    before = bytes_of(bank, tmp_path)
+@pytest.mark.parametrize(("outcomes", "due", "message"), DUE)
+def test_late_outcomes(outcomes: Any, due: Any, message: str) -> None:
+    bank = Bank(OPS)
+    with pytest.raises(InvalidInput, match=message):
+        bank.run(["a", "a"], [0.5, 0.5], outcomes, due=due)
+    assert len(bank) == 0
+    bank.run(["a", "b"], [0.5, 0.5], [1, 2], due=[1, 2])  # an outcome that is not needed may be anything
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_many_classes(K: int) -> None:
+    bank, scores = MultiBank(K), np.full((2, K), 1 / K)
+    bank.run(["x", "y"], scores, [0, 1])
+    before = content(bank)
+    for keys, factor, labels, message in MANY:
+        with pytest.raises(InvalidInput, match=message):
+            bank.run(keys, factor * scores, labels)
+    with pytest.raises(InvalidInput, match="same length, got keys 1, scores 2"):
+        bank.predict_many(["x"], scores)
+    rows = bank.rows(["x"])
+    rows[0, 1] = 1e9
+    with pytest.raises(InvalidInput, match="row"):
+        bank.set_rows(["x"], rows)
+    assert content(bank) == before
+    with pytest.raises(InvalidInput, match="logits must be True or False"):
+        MultiBank(3, logits=1)  # type: ignore[arg-type]
+
+
+@kinds
+def test_bad_single_events_leave_the_bank_as_it_was(kind: Kind) -> None:
+    bank = kind.bank()
+    receipt = bank.predict("a", kind.score)
+    before = content(bank, receipts=True)
+    wrong = [0.5, 0.6, 0.7] if kind.classes else 1.5
     for key, score, message in (
-        ("n", 1.5, "score must be in"),
-        (None, 0.5, "key must be an int or a string"),
-        (1, 0.5, "strings like those"),
-        ("\ud800", 0.5, "UTF-8"),
-        (2**70, 0.5, "64 bits"),
-        ([1], 0.5, "got list"),
-        (True, 0.5, "got bool"),
+        ("n", wrong, "must sum to 1" if kind.classes else "score must be in"),
+        (None, kind.score, "key must be an int or a string"),
+        (1, kind.score, "keys must be strings like those of the bank, got ints"),
+        ("\ud800", kind.score, "UTF-8"),
+        (2**70, kind.score, "64 bits"),
+        ([1], kind.score, "got list"),
+        (True, kind.score, "got bool"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            bank.predict(key, score)  # type: ignore[arg-type]
-    for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt.__replace__(score=3.0), 1)):
-        with pytest.raises(InvalidInput):
-            bank.update(key, what, outcome)  # type: ignore[arg-type]
-    with pytest.raises(KeyError):
+            bank.predict(key, score)
+    for what, outcome, message in (
+        (receipt, 9, "outcome must be 0 or 1|label must be one of"),
+        ("receipt", 1, "forecast must be a (Multi)?Forecast"),
+        (type(receipt).from_dict({**receipt.to_dict(), "event": 7}), 1, "got a damaged one"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            bank.update("a", what, outcome)
+    with pytest.raises(UnknownKey, match="one of the 1 keys of the bank, got 'n'"):
         bank.update("n", receipt, 1)
-    with pytest.raises(InvalidInput):
-        bank["a"].run([0.5, 2.0], [1, 1])
-    with pytest.raises(InvalidInput):
-        bank["a"].run([0.5, 0.5], [1, 1], due=[0, 0])
-    assert bytes_of(bank, tmp_path) == before
+    with pytest.raises(UnknownForecast):
+        bank.update("a", kind.bank().predict("a", kind.score), 1)
+    for scores, more in (([kind.score, wrong], {}), ([kind.score] * 2, {"due": [0, 0]})):
+        with pytest.raises(InvalidInput):
+            bank["a"].run(scores, [1, 1], **more)
+    for before_ in (-1, 2.5, None, "3"):
+        with pytest.raises(InvalidInput, match="before must be a whole number"):
+            bank.drop_idle(before=before_)
+    assert content(bank, receipts=True) == before
+
+
+@kinds
+def test_merge_refuses(kind: Kind) -> None:
+    bank, other, numbers = (kind.bank() for _ in range(3))
+    bank.run(["a", "b"], [kind.score] * 2, [1, 0])
+    other.run(["c", "b"], [kind.score] * 2, [1, 0])
+    numbers.run([1], [kind.score], [1])
+    before = content(bank)
+    wrong: list[tuple[Any, str]] = [
+        (other, "no key in common, got 'b' in both"),
+        (bank, "no key in common, got 'a'"),
+        (kind.bank(prior="pooled"), "same prior"),
+        (numbers, "strings like those of the bank, got ints"),
+        ({"d": 1}, f"merged with a {type(bank).__name__}, got dict"),
+    ]
+    if kind.classes:
+        wrong += [(MultiBank(4, "ots"), "same classes"), (MultiBank(3), "same method")]
+        wrong += [(MultiBank(3, "ots", logits=True), "same logits")]
+    else:
+        wrong += [(Bank(TOPS), "same method"), (Bank(OPS, seed=1), "same seed")]
+        wrong += [(Bank(OPS, monitor=Monitor()), "same watched")]
+    for what, message in wrong:
+        with pytest.raises(InvalidInput, match=message):
+            bank.merge(what)
+        assert content(bank) == before
+    bank.merge(kind.bank())
+    fresh = kind.bank()
+    fresh.merge(bank)
+    assert content(fresh) == content(bank) == before
+
+
+def test_a_wrong_kind_stays_wrong(tmp_path: Path) -> None:
+    bank = Bank(OPS)
+    bank.run([1], [0.5], [1])
+    bank.save(tmp_path / "bank")
+    mapped = Bank.load(tmp_path / "bank", mmap=True)
+    for which in (bank, bank, mapped):
+        with pytest.raises(InvalidInput, match="ints like those of the bank"):
+            which.predict("x", 0.5)
+    del bank[1]
+    bank.predict("x", 0.5)
+    assert list(bank) == ["x"]
 
 
 def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,10 @@ from banks import checksum_of_part, filled, naive_checksum, rewritten, with_arra
 from conformance import same
 
 import calibeat.hosts.bankfile
-from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
 from calibeat._compiled import checksum
+from calibeat.core.layout import N, T
+from calibeat.core.stats import EVENTS, LAST, STATS
 from calibeat.hosts.bankfile import FORMAT
 
 
@@ -139,12 +141,24 @@ def refused(path: Path, content: bytes, message: str = "bank file must") -> None
             Bank.load(path, mmap=mmap)
 
 
+def header_in(whole: bytes) -> dict[str, Any]:
+    """The header of a file."""
+    found: dict[str, Any] = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    return found
+
+
+def signed(text: bytes) -> bytes:
+    """A file with this header and its right checksum, and no arrays."""
+    start = struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096 * (1 + len(text) // 4096), b"\0")
+
+
 def test_every_damage_is_noticed(tmp_path: Path) -> None:
     filled(AUTO, strings=True).save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
     damaged = tmp_path / "damaged"
     rng = np.random.default_rng(0)
-    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    header = header_in(whole)
     edges = {
         place["offset"] + i for place in header["arrays"].values() for i in (0, place["bytes"] - 1, place["bytes"])
     }
@@ -178,7 +192,7 @@ def test_damage_where_one_checksum_goes_on_from_another(tmp_path: Path) -> None:
     bank.run(keys, np.linspace(0.1, 0.9, len(keys)), keys % 2)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    place = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])["arrays"]["rows"]
+    place = header_in(whole)["arrays"]["rows"]
     first, part = place["offset"], place["offset"] + 2**23
     assert part + 4096 < first + place["bytes"]
     assert place["checksum"] == naive_checksum(whole[first : first + -(-place["bytes"] // 4096) * 4096])
@@ -211,43 +225,22 @@ def test_the_checksum_is_what_it_says() -> None:
         checksum(content[::2], 0)
 
 
-def test_a_file_with_other_checksums_is_refused_by_name(tmp_path: Path) -> None:
-    filled().save(tmp_path / "bank")
-    whole = (tmp_path / "bank").read_bytes()
-    arrays = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])["arrays"]
-    for place in arrays.values():
-        place["sha256"] = place.pop("checksum")
-    message = "arrays must have an offset, bytes and a checksum, got 'offset, bytes, sha256'"
-    (tmp_path / "bank").write_bytes(rewritten(whole, arrays=arrays))
-    for verify in (False, True):
-        with pytest.raises(SnapshotMismatch, match=message):
-            Bank.load(tmp_path / "bank", verify=verify)
-
-
-def without(whole: bytes, field: str) -> bytes:
-    length = struct.unpack_from("<I", whole, 12)[0]
-    header = json.loads(whole[48 : 48 + length])
-    del header[field]
-    text = json.dumps(header).encode()
-    start = struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest())
-    return (start + text).ljust(4096, b"\0") + whole[4096:]
-
-
 def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     bank = filled()
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    rows = bank._rows.matrix[: len(bank)]
-    rotten, ahead = rows.copy(), rows.copy()
-    rotten[3, 5] = np.nan
-    ahead[2, 1] += 1.0
+    header = header_in(whole)
     table = bank._rows.index.table.copy()  # type: ignore[union-attr]  # it has keys
     outside, full = table.copy(), np.zeros_like(table)
     outside[table.argmax()] = len(bank)
-    pool = np.full(TOPS.width, np.inf)
+    few = {**header["arrays"], "table": {**header["arrays"]["table"], "bytes": 4 * len(bank)}}
+    renamed = {name: {**place, "sha256": ""} for name, place in header["arrays"].items()}
+    for place in renamed.values():
+        del place["checksum"]
+    without_method = {name: value for name, value in header.items() if name != "method"}
     cases = {
         "header that can be read": rewritten(whole, arrays=None),
-        "'method'": without(whole, "method"),
+        "'method'": signed(json.dumps(without_method).encode()) + whole[4096:],
         "must be of version 2, got 1": whole[:8] + struct.pack("<I", 1) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
@@ -257,43 +250,194 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
         "clock must be": rewritten(whole, clock="noon"),
         "prior must be": rewritten(whole, prior="full"),
         "lives in a row": rewritten(whole, method=calibeat.WPS.to_dict()),
-        "got nan - at row 3": with_array(whole, "rows", rotten),
-        "outcomes in .* - at row 2": with_array(whole, "rows", ahead),
+        "arrays must have an offset, bytes and a checksum, got 'offset, bytes, sha256'": rewritten(
+            whole, arrays=renamed
+        ),
+        "table must have more than": rewritten(whole, arrays=few),
         "point once at each": with_array(whole, "table", outside),
         "have places left": with_array(whole, "table", full),
-        "got inf": with_array(whole, "pool", pool),
+        "not found": with_array(whole, "table", np.roll(table, 5)),
+        "got inf": with_array(whole, "pool", np.full(TOPS.width, np.inf)),
+        "outcomes as a whole number": with_array(whole, "pool", [0.0, 0.5, *bank.pool[2:]]),
+        "undamaged header": whole[:12] + b"\xff\xff\xff\xff" + whole[16:],  # costs nothing
     }
     for message, content in cases.items():
         (tmp_path / "other").write_bytes(content)
         with pytest.raises(SnapshotMismatch, match=message):
             Bank.load(tmp_path / "other")
-    (tmp_path / "other").write_bytes(with_array(whole, "rows", rotten))
+
+
+@pytest.mark.parametrize(
+    ("method", "column", "value", "message"),
+    [
+        (TOPS, 5, np.nan, "got nan"),
+        (TOPS, T, 0.5, "events at the last outcome as a whole number"),
+        (TOPS, N, -1.0, "outcomes in"),
+        (TOPS, T, 1e9, "events at the last outcome in"),
+        (TOPS, EVENTS - STATS, 1e300, "events in"),
+        (TOPS, EVENTS - STATS, -3.0, "events in"),
+        (TOPS, EVENTS - STATS, 2.5, "events as a whole number"),
+        (TOPS, LAST - STATS, 1e9, "a last event in"),
+        (TOPS, LAST - STATS, 0.5, "a last event as a whole number"),
+        (TOPS, LAST - STATS, -1.0, "a last event in"),
+        (TOPS, -1, -0.1, "brier in"),
+        (TOPS, -1, np.inf, "brier in"),
+        (TOPS, 4, 1e308, "A in"),
+        (TOPS, 5, 1e140, "A in"),
+        (TOPS, 4, -5.0, "A in"),
+        (TOPS, TOPS.spec.cells, 3e9, "a sum of outcomes in"),
+        (HOPS, HOPS.spec.cells, 4.0, "a sum of outcomes in"),
+        (AUTO, 38, 1.5, "weights of lanes"),
+    ],
+)
+def test_a_row_that_no_bank_wrote(method: Method, column: int, value: float, message: str, tmp_path: Path) -> None:
+    bank = filled(method)
+    bank.save(tmp_path / "bank")
+    rows = bank._rows.matrix[: len(bank)].copy()
+    rows[3, column] = value
+    (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
+    with pytest.raises(SnapshotMismatch, match=f"{message}.* - at row 3"):
+        Bank.load(tmp_path / "other")
     assert len(Bank.load(tmp_path / "other", mmap=True, verify=False)) == len(bank)  # who trusts a file sees no more
 
 
-def test_impossible_strings_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_row_of_many_classes_that_no_bank_wrote(K: int, tmp_path: Path) -> None:
+    bank = MultiBank(K)
+    bank.run(["x", "y"], np.full((2, K), 1 / K), [0, 1])
+    bank._rows.matrix[1, 3] = 1e12
+    bank.save(tmp_path / "odd.bank")
+    with pytest.raises(SnapshotMismatch, match=r"must hold what a bank can hold.* - at row 1"):
+        MultiBank.load(tmp_path / "odd.bank")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": 3}, "must have .* numbers, got"),
+        ({"hash_seed": -1}, "hash_seed must be"),
+        ({"multi": {"classes": 4, "method": "multi", "logits": False}}, "must have"),
+        ({"multi": {"classes": 3, "method": "best", "logits": False}}, "method must be"),
+    ],
+)
+def test_a_header_of_many_classes_that_no_bank_wrote(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    bank = MultiBank(3)
+    bank.run(["x", "y"], np.full((2, 3), 1 / 3), [0, 1])
+    bank.save(tmp_path / "odd.bank")
+    (tmp_path / "odd.bank").write_bytes(rewritten((tmp_path / "odd.bank").read_bytes(), **change))
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiBank.load(tmp_path / "odd.bank")
+
+
+def test_each_class_loads_its_own_files(tmp_path: Path) -> None:
+    Bank().save(tmp_path / "two.bank")
+    MultiBank(3).save(tmp_path / "many.bank")
+    with pytest.raises(SnapshotMismatch, match="a bank of two classes, which Bank"):
+        MultiBank.load(tmp_path / "two.bank")
+    with pytest.raises(SnapshotMismatch, match="a bank of many classes, which MultiBank"):
+        Bank.load(tmp_path / "many.bank")
+
+
+def test_strings_that_no_bank_wrote(tmp_path: Path) -> None:
     bank = filled(strings=True)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
     arrays = bank._rows.arrays()
-    marks, text = arrays["marks"].copy(), arrays["text"].copy()
-    marks[4] = 2**45
+
+    def marks(at: int | slice, value: Any) -> bytes:
+        changed = arrays["marks"].copy()
+        changed[at] = value
+        return with_array(whole, "marks", changed)
+
+    text = arrays["text"].copy()
     text[0] = 0xFF
     for message, content in (
-        ("marks must point into the text", with_array(whole, "marks", marks)),
+        ("marks must point into the text", marks(4, 2**45)),
         ("decode byte 0xff", with_array(whole, "text", text)),
+        ("not found", with_array(whole, "table", np.roll(arrays["table"], 5))),
+        ("the same key twice|not found", marks(slice(2, 4), arrays["marks"][:2])),
+        ("a key that is not found", marks(5, arrays["marks"][5] ^ 1)),
+        ("whole characters", marks(4, arrays["marks"][4] + 1)),
     ):
         (tmp_path / "other").write_bytes(content)
         with pytest.raises(SnapshotMismatch, match=message):
             Bank.load(tmp_path / "other")
 
 
-def test_a_length_that_lies_costs_nothing(tmp_path: Path) -> None:
+def test_numbers_that_are_there_twice(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    keys = bank._rows.arrays()["keys"].copy()
+    keys[1] = keys[0]
+    (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "keys", keys))
+    with pytest.raises(SnapshotMismatch, match=r"the same key twice|not found"):
+        Bank.load(tmp_path / "other")
+
+
+def test_hostile_headers_are_sentences(tmp_path: Path) -> None:
     filled().save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    (tmp_path / "bank").write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
-    with pytest.raises(SnapshotMismatch, match="undamaged header"):
-        Bank.load(tmp_path / "bank")
+    header = header_in(whole)
+    nested: Any = 1
+    for _ in range(400):
+        nested = [nested]
+    cases = [
+        signed(b'{"arrays":' + b"[" * 100_000),
+        signed(b'{"arrays":' + b'{"a":' * 100_000),
+        signed(b'{"a":' * 5000 + b"1" + b"}" * 5000),
+        signed(b"[" * 500 + b"]" * 500),
+        signed(b"null"),
+        signed(b"1" * 10_000),
+        signed(b"{}"),
+        signed(b'{"arrays": {}}'),
+        rewritten(whole, method=nested),
+        rewritten(whole, seed=nested),
+        rewritten(whole, arrays={**header["arrays"], "rows": {"offset": 10**30, "bytes": 1, "checksum": ""}}),
+        rewritten(whole, arrays={**header["arrays"], "rows": {"offset": -4096, "bytes": 4096, "checksum": ""}}),
+        rewritten(whole, arrays={**header["arrays"], "rows": 7}),
+        rewritten(whole, hash_seed=-1),
+        rewritten(whole, hash_seed=None),
+        rewritten(whole, hash_seed="x"),
+        rewritten(whole, clock=0.5),
+        rewritten(whole, count=1.5),
+        rewritten(whole, count=True),
+        rewritten(whole, keys=[]),
+    ]
+    for content in cases:
+        (tmp_path / "other").write_bytes(content)
+        for verify in (False, True):
+            for mmap in (False, True):
+                with pytest.raises(SnapshotMismatch):
+                    Bank.load(tmp_path / "other", verify=verify, mmap=mmap)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("ledgers", [-1, 0, 0, 1]),
+        ("ledgers", [10**6, 0, 0, 1]),
+        ("ledgers", [0, -1, 0, 1]),
+        ("ledgers", [0, 10**6, 0, 1]),
+        ("ledgers", [0, 0, 7, 1]),
+        ("ledgers", [0, 0, 0, 0]),
+        ("ledgers", [0, 0, 0, 2]),
+        ("ledgers", [0, 0, 0, -1]),
+        ("ledgers", [0, 0, 0, 2**62]),
+        ("settled", [0b10_10_10_10]),  # more than it has learnt
+    ],
+)
+def test_ledgers_that_cannot_be_are_refused(name: str, values: list[int], tmp_path: Path) -> None:
+    bank = Bank(OPS)
+    receipts = [bank.predict("a", 0.5) for _ in range(4)]
+    bank.update("a", receipts[1], 1)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    assert bank._rows.open_ledgers()["ledgers"].tolist() == [0, 0, 0, 1]
+    (tmp_path / "other").write_bytes(
+        with_array(whole, name, np.array(values, dtype="<i8" if name == "ledgers" else "u1"))
+    )
+    with pytest.raises(SnapshotMismatch, match="must hold what a bank can hold"):
+        Bank.load(tmp_path / "other")
 
 
 def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

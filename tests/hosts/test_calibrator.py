@@ -1,14 +1,18 @@
-"""What a person sees of a calibrator, and the parts of it that no other test reaches."""
+"""What a person sees of a calibrator, one event at a time, and the evidence that it gathers."""
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
+from functools import partial
+from typing import Any
 
+import multi_streams
 import numpy as np
 import pytest
-from conformance import same
-from streams import STREAMS
+from conformance import one, said, same
+from streams import STREAMS, variants
 
 from calibeat import (
     AIOLI,
@@ -26,12 +30,14 @@ from calibeat import (
     Fixed,
     Forecast,
     Method,
+    Monitor,
+    MultiCalibrator,
     Platt,
 )
 from calibeat.core import refit
-from calibeat.core.algebra import solve
 from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
+from calibeat.hosts import rows
 
 
 def test_widths_are_the_ones_promised() -> None:
@@ -148,10 +154,137 @@ def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(fps.to_json())["history"] == {}
 
 
-def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
-    flat = solve(2.0, 1e17, 1e17, 0.0, 1e17, 0.0, 0.0, 1.0, 1.0, 0.0)
-    assert np.isfinite(flat).all()
-    assert flat[0] + flat[1] == pytest.approx(1e-17)
-    deep = solve(3.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0)
-    assert np.isfinite(deep).all()
-    assert 2.0 * deep[0] + deep[1] + deep[2] == pytest.approx(1.0)
+# ---- one event at a time -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", variants())
+def test_the_long_way_has_the_same_bits(name: str) -> None:
+    """Where somebody watches, and for receipts that have travelled, a call takes several steps."""
+    method = variants()[name]
+    scores, outcomes = (column[:150] for column in STREAMS["drifting"]())
+    short, watched, posted = (
+        Calibrator(method, stream=0),
+        Calibrator(method, stream=0, monitor=Monitor()),
+        Calibrator(method, stream=0),
+    )
+    late: list[tuple[Forecast, Forecast, Forecast, int]] = []
+    for i, (score, y) in enumerate(zip(scores.tolist(), outcomes.astype(int).tolist(), strict=True)):
+        made = short.predict(score), watched.predict(score), Forecast.from_bytes(posted.predict(score).to_bytes())
+        assert made[0] == made[1] == made[2]
+        late.append((*made, y))
+        for *receipts, z in [late.pop()] if i % 7 != 3 else [late.pop(0)] if i % 20 == 0 else []:
+            for calibrator, receipt in zip((short, watched, posted), receipts, strict=True):
+                calibrator.update(receipt, z)
+                calibrator.update(receipt, z)  # a repeat
+    same(short.row, watched.row)
+    same(short.row, posted.row)
+    assert short.to_json() == posted.to_json()
+
+
+@pytest.mark.parametrize("kind", ["fresh", "restored", "forked"])
+def test_no_batch_begins_while_a_generation_gets_its_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first forecast of a new generation signs first, in Python, where another thread may take over."""
+    cal = Calibrator(OPS)
+    if kind != "fresh":
+        cal.predict(0.5)
+        cal = Calibrator.from_json(cal.to_json()) if kind == "restored" else cal
+        if kind == "forked":
+            cal._rows._forked()
+    number, thread = rows.new_generation, threading.Thread(target=cal.run, args=([0.2, 0.4], [1, 0]))
+
+    def meddling() -> int:
+        thread.start()
+        thread.join(0.1)
+        return number()
+
+    monkeypatch.setattr(rows, "new_generation", meddling)
+    before = cal.events
+    forecast = cal.predict(0.3)
+    thread.join()
+    assert forecast.event == before and cal.events == before + 3 and cal.outcomes == 2
+    cal.update(forecast, 1)
+    assert cal.outcomes == 3
+
+
+PEEKED: dict[str, Any] = {name: partial(Calibrator, method, seed=4) for name, method in variants().items()}
+PEEKED |= {"three classes": partial(MultiCalibrator, 3), "two classes": partial(MultiCalibrator, 2)}
+
+
+@pytest.mark.parametrize("name", PEEKED)
+def test_peek_says_what_predict_will_say(name: str) -> None:
+    cal, scores = PEEKED[name](), [0.0, 0.3, 1, np.float32(0.5)]
+    if isinstance(cal, MultiCalibrator):
+        cal.run(*multi_streams.random(60, len(cal.classes)))
+        scores = list(multi_streams.random(4, len(cal.classes))[0])
+    else:
+        cal.run(*(column[:60] for column in STREAMS["random"]()))
+    receipt = cal.predict(scores[1])
+    before = cal.to_json()
+    for score in scores:
+        peeked = cal.peek(score)
+        same(np.array(peeked), np.array(said(type(cal).from_json(before).predict(score))))
+        assert type(peeked) is (float if np.ndim(score) == 0 else np.ndarray)
+        assert cal.to_json() == before
+    twin = type(cal).from_json(before)
+    cal.update(receipt, 1)  # asking in between does no harm
+    twin.update(receipt, 1)
+    same(cal.row, twin.row)
+
+
+FINISHED: dict[str, Any] = {name: partial(Calibrator, name) for name in ("ops", "auto", "hops", "swps")}
+FINISHED |= {f"{K} classes": partial(MultiCalibrator, K) for K in (2, 3, 65)}
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_outcomes_that_are_learnt_at_the_end(name: str) -> None:
+    """`finish` is a loop that predicts everything and then learns what is left, in order of (due, event)."""
+    batch, loop = FINISHED[name](), FINISHED[name]()
+    scores, outcomes = (column[:80] for column in STREAMS["random"]())
+    if isinstance(batch, MultiCalibrator):
+        scores, outcomes = multi_streams.drifting(80, len(batch.classes))
+    due = np.arange(80) + 1 + np.arange(80) % 30
+    forecasts = batch.run(scores, outcomes, due=due, finish=True)
+    waiting = [(int(d), i) for i, d in enumerate(due)]
+    receipts: list[Any] = []
+    for i in range(due.max() + 1):
+        for _, j in sorted(pair for pair in waiting if pair[0] == i):
+            loop.update(receipts[j], int(outcomes[j]))
+        if i < 80:
+            receipts.append(loop.predict(one(scores[i])))
+    same(forecasts, np.array([said(receipt) for receipt in receipts]))
+    same(batch.row, loop.row)
+    assert batch.to_json() == loop.to_json() and batch.outcomes == batch.events == 80
+
+
+# ---- the evidence --------------------------------------------------------------------------------------------------
+
+
+def conversions(events: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A calibrated score."""
+    rng = np.random.default_rng(seed)
+    scores = rng.uniform(0.05, 0.3, events)
+    return scores, (rng.random(events) < scores).astype(int)
+
+
+def test_in_the_order_of_the_events_any_delay_will_do() -> None:
+    """Each outcome held back until all earlier ones are known: the evidence is as rarely wrong as it promises."""
+    alarms = 0
+    for seed in range(40):
+        scores, outcomes = conversions(200, seed)
+        arrival = np.arange(200) + np.where(outcomes == 1, 1, 60)  # zeros after a time-out
+        in_order = np.maximum.accumulate(arrival)
+        cal = Calibrator()
+        cal.run(scores, outcomes, due=in_order, finish=True)
+        alarms += cal.evidence >= np.log(20.0)
+    assert alarms <= 4  # at level 0.05, and a supermartingale has slack
+
+
+def test_evidence_in_order_does_not_depend_on_when_the_outcomes_came() -> None:
+    """Once all are there, the evidence is the product over the events, whoever overtook whom."""
+    cal = Calibrator()
+    waiting = [cal.predict(score) for score in (0.2, 0.8, 0.5, 0.4)]
+    ratio = sum(np.log(p if y else 1 - p) for p, y in zip(map(float, waiting), (1, 0, 1, 0), strict=True))
+    raw = sum(np.log(f.score if y else 1 - f.score) for f, y in zip(waiting, (1, 0, 1, 0), strict=True))
+    for i in (3, 0, 2, 1):
+        cal.update(waiting[i], (1, 0, 1, 0)[i])
+    assert cal.evidence == pytest.approx(ratio - raw, abs=1e-12)

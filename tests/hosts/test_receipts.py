@@ -1,4 +1,7 @@
-"""Receipts in columns: `issue` and `learn` are `predict` and `update` of many events, and a batch is data."""
+"""Receipts in columns: the statuses of `learn`, and a batch is data.
+
+That `issue` and `learn` are `predict` and `update` of many events is in `test_all_hosts_agree`.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calibeat import (
-    Bank,
-    Calibrator,
-    Forecast,
-    InvalidInput,
-    Monitor,
-    MultiBank,
-    MultiCalibrator,
-    MultiForecast,
-    Notice,
-    OutcomeConflict,
-    UnknownForecast,
-)
+from calibeat import Bank, Calibrator, InvalidInput, MultiCalibrator, UnknownForecast
 from calibeat._compiled import Ledger
 from calibeat.hosts.receipts import LEAST, Receipts
 
@@ -39,35 +30,14 @@ GROUPS = {"country": [f"c{i % 4}" for i in range(N)], "device": [i % 3 for i in 
 KEYS = [f"key {i % 7}" for i in range(N)]
 
 
-def watched() -> dict[str, Any]:
-    return {"monitor": Monitor(arl=50, warm=3, quiet=5, patience=20), "notice": Notice(clock=lambda: 1e9)}
-
-
 # of each host: how it is made, the arguments of a forecast of all events, and the outcomes
 STREAMS: dict[str, tuple[Any, dict[str, Any], Any]] = {
-    "ops": (lambda: Calibrator("ops", stream=1), {"scores": SCORES}, OUTCOMES),
-    "auto": (lambda: Calibrator(stream=1), {"scores": SCORES}, OUTCOMES),
-    "hedging": (lambda: Calibrator("hops", seed=7, stream=1), {"scores": SCORES}, OUTCOMES),
-    "refits": (lambda: Calibrator("fps", stream=1), {"scores": SCORES}, OUTCOMES),
-    "histogram": (lambda: Calibrator("whb", stream=1), {"scores": SCORES}, OUTCOMES),
-    "groups": (lambda: Calibrator(groups=list(GROUPS), stream=1), {"scores": SCORES, "groups": GROUPS}, OUTCOMES),
-    "watched": (lambda: Calibrator("tops", stream=1, **watched()), {"scores": SCORES}, OUTCOMES),
-    "both watched": (
-        lambda: Calibrator("ops", stream=1, monitor={"ours": Monitor(arl=50), "raw": Monitor(arl=50)}),
-        {"scores": SCORES},
-        OUTCOMES,
-    ),
-    "pair": (lambda: MultiCalibrator(["a", "b"], stream=1), {"scores": PAIRS}, None),
-    "classes": (lambda: MultiCalibrator(list("abc"), stream=1, **watched()), {"scores": MATRIX}, None),
-    "logits": (lambda: MultiCalibrator(3, "ots", True, stream=1), {"scores": np.log(MATRIX)}, LABELS),
-}
-BANKS: dict[str, tuple[Any, Any, Any]] = {
-    "ops": (lambda: Bank("ops", stream=1), SCORES, OUTCOMES),
-    "hedging": (lambda: Bank("hops", 7, stream=1), SCORES, OUTCOMES),
-    "pooled": (lambda: Bank("auto", stream=1, prior="pooled"), SCORES, OUTCOMES),
-    "watched": (lambda: Bank("tops", stream=1, **watched()), SCORES, OUTCOMES),
-    "classes": (lambda: MultiBank(list("abc"), stream=1, **watched()), MATRIX, None),
-    "pair": (lambda: MultiBank(["a", "b"], stream=1), PAIRS, None),
+    "ops": (lambda: Calibrator("ops"), {"scores": SCORES}, OUTCOMES),
+    "refits": (lambda: Calibrator("fps"), {"scores": SCORES}, OUTCOMES),
+    "groups": (lambda: Calibrator(groups=list(GROUPS)), {"scores": SCORES, "groups": GROUPS}, OUTCOMES),
+    "pair": (lambda: MultiCalibrator(["a", "b"]), {"scores": PAIRS}, None),
+    "classes": (lambda: MultiCalibrator(list("abc")), {"scores": MATRIX}, None),
+    "logits": (lambda: MultiCalibrator(3, "ots", True), {"scores": np.log(MATRIX)}, LABELS),
 }
 
 
@@ -79,87 +49,9 @@ def labels_of(host: Any, given: Any) -> Any:
     return [classes[int(label) % len(classes)] for label in LABELS]
 
 
-def all_of(host: Any, restarted: bool = False) -> Any:
-    """All that a stream knows; a notice has forgotten its clock at a restart."""
-    parts = [host.row.tobytes(), host.events, host.outcomes]
-    parts += [monitor.row.tobytes() for _, monitor in sorted(host.monitors.items())]
-    if host.notice is not None:
-        parts.append(host.notice.forecasts if restarted else str(host.notice._state()))
-    return parts
-
-
-def values_of(event: int) -> dict[str, Any]:
-    return {name: column[event] for name, column in GROUPS.items()}
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_stream_has_the_bits_of_single_events(name: str, restart: bool) -> None:
-    make, given, outcomes = STREAMS[name]
-    many, single = make(), make()
-    labels = labels_of(many, outcomes)
-    first = {k: v[:20] if k == "scores" else {n: c[:20] for n, c in v.items()} for k, v in given.items()}
-    rest = {k: v[20:] if k == "scores" else {n: c[20:] for n, c in v.items()} for k, v in given.items()}
-    if name == "groups":
-        single = type(many).from_json(many.to_json())
-    batches = [many.issue(**first)]
-    receipts = [predicted(single, given, event) for event in range(20)]
-    order = RNG.permutation(20)
-    assert many.learn(batches[0][3:9], labels[3:9]).tolist() == ["learnt"] * 6
-    for event in range(3, 9):
-        assert single.update(receipts[event], labels[event]) == "learnt"
-    assert all_of(many) == all_of(single)
-    if restart:
-        many = type(many).from_json(many.to_json())
-        batches = pickle.loads(pickle.dumps(batches))  # noqa: S301
-    batches.append(many.issue(**rest))
-    receipts += [predicted(single, given, event) for event in range(20, N)]
-    shuffled = Receipts.from_bytes(b"".join(batches[0][int(at)].to_bytes() for at in order), batches[0]._classes)
-    expected = ["repeated" if 3 <= at < 9 else "learnt" for at in order]
-    assert many.learn(shuffled, [labels[at] for at in order]).tolist() == expected
-    assert [single.update(receipts[at], labels[at]) for at in order] == expected
-    assert many.learn(batches[1], labels[20:]).tolist() == ["learnt"] * 40
-    for event in range(20, N):
-        single.update(receipts[event], labels[event])
-    assert all_of(many, restart) == all_of(single, restart)
-    said = np.concatenate([batch.probabilities for batch in batches])
-    assert said.tobytes() == np.array([numbers(receipt) for receipt in receipts]).tobytes()
-
-
 def predicted(host: Any, given: dict[str, Any], event: int) -> Any:
-    groups = {"groups": values_of(event)} if "groups" in given else {}
+    groups = {"groups": {name: column[event] for name, column in GROUPS.items()}} if "groups" in given else {}
     return host.predict(given["scores"][event], **groups)
-
-
-def numbers(forecast: Any) -> Any:
-    return forecast.probabilities if isinstance(forecast, MultiForecast) else float(forecast)
-
-
-@pytest.mark.parametrize("name", BANKS)
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_bank_has_the_bits_of_single_events(name: str, restart: bool, tmp_path: Any) -> None:
-    make, scores, outcomes = BANKS[name]
-    many, single = make(), make()
-    labels = labels_of(many, outcomes)
-    batch = many.issue(KEYS[:40], scores[:40])
-    receipts = [single.predict(key, score) for key, score in zip(KEYS[:40], scores[:40], strict=True)]
-    assert batch.probabilities.tobytes() == np.array([numbers(receipt) for receipt in receipts]).tobytes()
-    if restart:
-        many.save(tmp_path / "bank")
-        many = type(many).load(tmp_path / "bank")
-    assert many.learn(batch[::-2], labels[:40][::-2]).tolist() == ["learnt"] * 20
-    for at in range(39, -1, -2):
-        single.update(KEYS[at], receipts[at], labels[at])
-    more = many.issue(KEYS[40:], scores[40:])
-    assert list(many.learn(more, labels[40:])) == ["learnt"] * 20
-    later = [single.predict(key, score) for key, score in zip(KEYS[40:], scores[40:], strict=True)]
-    for at, receipt in enumerate(later, 40):
-        single.update(KEYS[at], receipt, labels[at])
-    assert more.probabilities.tobytes() == np.array([numbers(receipt) for receipt in later]).tobytes()
-    assert list(many) == list(single)
-    for key in many:
-        assert all_of(many[key], restart) == all_of(single[key], restart)
-    assert many.table["idle"].tolist() == single.table["idle"].tolist()
 
 
 # ---- statuses ------------------------------------------------------------------------------------------------------
@@ -415,12 +307,3 @@ def test_a_bank_of_a_mapped_file_issues_and_learns_nothing(tmp_path: Any) -> Non
     for call in (lambda: mapped.learn(batch, [1]), lambda: mapped["a"].learn(batch, [1])):
         with pytest.raises(InvalidInput, match="mmap=True cannot learn"):
             call()
-
-
-def test_a_conflict_one_by_one_and_in_a_batch() -> None:
-    cal = Calibrator("ops")
-    batch = cal.issue([0.5])
-    cal.update(batch[0], 1)
-    with pytest.raises(OutcomeConflict):
-        cal.update(Forecast.from_bytes(batch.to_bytes()), 0)
-    assert cal.learn(batch, [0]).tolist() == ["conflict"]
