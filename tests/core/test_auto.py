@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 import auto_oracle
 import golden
@@ -16,7 +17,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from streams import STREAMS
 
-from calibeat import AUTO, ONS, OPS, Beta, Calibrator, Forecast, Lanes, Method, Platt, Spline, bounds
+from calibeat import (
+    AUTO,
+    FTL,
+    HOPS,
+    ONS,
+    OPS,
+    Beta,
+    Calibrator,
+    Forecast,
+    Histogram,
+    InvalidInput,
+    Lanes,
+    Method,
+    Platt,
+    Spline,
+    bounds,
+)
 from calibeat.core.auto import EPS, LANE_NAMES, paper_step
 
 Vector = NDArray[np.float64]
@@ -293,3 +310,41 @@ def test_evidence_against_a_score_that_was_sure_and_wrong_is_finite() -> None:
     cal = Calibrator(AUTO)
     cal.run([0.0, 1.0] * 3, [1, 0] * 3)
     assert 10.0 < cal.evidence < 100.0
+
+
+# ---- what it refuses ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Method(Platt(), Lanes()),
+            "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got Pl",
+        ),
+        (lambda: Method(Beta(start=(1.0, 1.0, 0.0)), Lanes()), "identity (1.0, -1.0, 0.0), got Beta(start=(1.0, 1.0"),
+        (
+            lambda: Method(None, Lanes()),
+            "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got None",
+        ),
+        (lambda: Method(Beta(clip=0.1), Lanes()), "Lanes needs Beta features with a clip of at most 0.002, got 0.1"),
+        (
+            lambda: Method(None, None, Spline()),
+            "Spline needs a scaling to correct (Platt, Beta or Temperature), got None",
+        ),
+        (lambda: Method(Histogram(), FTL(), Spline()), "(Platt, Beta or Temperature), got Histogram"),
+        (lambda: Method(Beta(), Spline()), "Spline belongs in the calibeater of a method, got it as learner"),
+        (
+            lambda: Calibrator(HOPS).evidence,
+            "evidence must be kept by a method with Lanes or a Spline, such as AUTO, got",
+        ),
+        (lambda: Calibrator(OPS).evidence, "such as AUTO, got ops"),
+        (lambda: bounds.auto_loss(0), "T must be a whole number"),
+        (lambda: bounds.lanes_loss(1.5), "T must be a whole number"),
+        (lambda: bounds.spline_loss(-1), "T must be a whole number"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        make()
+    assert message in str(error.value)

@@ -1,9 +1,11 @@
-"""The guard's kernels: the oracle, golden vectors, the one-step inequality of its proof, and its theorems as games."""
+"""The guard: the oracle, golden vectors, the one-step inequality of its proof, its theorems as games; in a method."""
 
 from __future__ import annotations
 
 import copy
+import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +14,12 @@ import pytest
 from guard_oracle import Oracle, even_edges
 from hypothesis import given
 from hypothesis import strategies as st
+from streams import drifting
 
-from calibeat import bounds
+from calibeat import AUTO, GAUTO, GOPS, GTOPS, HOPS, OPS, TOPS, Calibrator, Guard, InvalidInput, Method, Platt, bounds
 from calibeat.core import guard as g
 from calibeat.core.calibeating import bin_of
+from calibeat.core.randomness import stream_key, uniforms
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "guard.npz"
 
@@ -210,3 +214,65 @@ def test_the_bounds_of_the_design():
             bounds.guard_sharpness(0.1, T),
         )
         assert ours == pytest.approx(row, rel=0.02, abs=6e-4)
+
+
+# ---- a guard as a part of a method -----------------------------------------------------------------------------------
+
+SCORES, OUTCOMES = drifting(1500)
+
+
+@pytest.mark.parametrize(("guarded", "expert"), [(GAUTO, AUTO), (GOPS, OPS), (GTOPS, TOPS)])
+def test_a_preset_is_its_expert_with_a_guard(guarded, expert):
+    assert guarded == replace(expert, guard=Guard())
+    assert guarded.width == expert.width + 22
+    assert guarded.receipt_width == expert.receipt_width + 2
+    assert replace(guarded, guard=None) == expert
+
+
+@pytest.mark.parametrize("guard", [Guard(), Guard(bins=5, slack=0.0, spring=2.0)], ids=str)
+@pytest.mark.parametrize("expert", [AUTO, OPS, TOPS], ids=["auto", "ops", "tops"])
+def test_the_expert_is_untouched_and_the_guard_is_the_oracle(expert, guard):
+    method = replace(expert, guard=guard)
+    cal, alone = Calibrator(method, seed=5), Calibrator(expert)
+    said, given = cal.run(SCORES, OUTCOMES), alone.run(SCORES, OUTCOMES)
+    oracle = Oracle(even_edges(guard.bins), guard.slack, guard.spring, guard.spring)
+    key = stream_key(5, 0)
+    for t, (p, y, issued) in enumerate(zip(given.tolist(), OUTCOMES.tolist(), said.tolist(), strict=True)):
+        p, low, high, weight = oracle.say(p)  # noqa: PLW2901 - clipped
+        q = low if uniforms(key, t, 1)[0] < weight else high
+        assert issued == pytest.approx(q, rel=0.0, abs=1e-9), t
+        oracle.learn(p, q, y)
+    at = method.spec.guard
+    np.testing.assert_array_equal(np.delete(cal.row, np.arange(at, at + len(guard.initial()))), alone.row)
+
+
+def test_a_method_says_that_it_guards():
+    cal = Calibrator(replace(OPS, guard=Guard(slack=0.0)), seed=3)
+    assert cal.params["guard"] == {"log_loss_wealth": 1.0, "brier_wealth": 1.0, "out_of_balance": []}
+    cal.update(cal.predict(0.55), 1)
+    (bin_,) = cal.params["guard"]["out_of_balance"]
+    assert (bin_["from"], bin_["to"]) == (0.5, 0.6) and bin_["debt"] == pytest.approx(0.45)
+    assert cal.params["a"] != 1.0
+
+
+def test_a_guard_that_is_not_there_is_not_shown():
+    assert "guard" not in repr(TOPS) and TOPS.to_dict()["guard"] is None
+    assert "guard" in repr(GTOPS)
+    assert Method.from_dict(GTOPS.to_dict()) == GTOPS
+    assert Method.from_dict(json.loads(json.dumps(replace(AUTO, guard=Guard(bins=30)).to_dict()))).guard.bins == 30
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: replace(HOPS, guard=Guard()), "drawn at random"),
+        (lambda: Guard(bins=0), "bins must be"),
+        (lambda: Guard(slack=-1.0), "slack must be"),
+        (lambda: Guard(spring=0.0), "spring must be"),
+        (lambda: Method(Platt(), None, Guard()), "belongs in the guard"),
+        (lambda: Calibrator(GOPS).export(), "without its guard"),
+    ],
+)
+def test_bad_guards(wrong, message):
+    with pytest.raises(InvalidInput, match=message):
+        wrong()

@@ -280,6 +280,22 @@ def test_bytes_that_were_damaged_on_the_way(data: Any) -> None:
         Forecast.from_bytes(data)
 
 
+@pytest.mark.parametrize("name", ["ops", "hops", "auto", "gauto"])
+def test_a_receipt_that_was_changed_is_refused(name: str) -> None:
+    cal = Calibrator(name, seed=2)
+    cal.run(*STREAMS["drifting"]())
+    good, before = json.loads(cal.predict(0.3).to_json()), cal.to_json()
+    lanes = good["lanes"]
+    changed = [{name: wrong} for name, wrong in (("probability", 0.123), ("score", 0.31), ("event", 7), ("seen", 7))]
+    changed += [
+        {"lanes": [*lanes[:at], wrong, *lanes[at + 1 :]]} for at in range(len(lanes)) for wrong in (0.25, 1e300)
+    ]
+    for change in (*changed, {"lanes": [*lanes, 0.5]}):
+        with pytest.raises(InvalidInput, match="forecast must be as it was issued"):
+            cal.update(Forecast.from_dict({**good, **change}), 1)
+    assert cal.to_json() == before
+
+
 @pytest.mark.parametrize("issuer", ["me", "", "0" * 15, "0" * 17, "0" * 16 + "-", "0" * 16 + "-1", "G" * 16])
 def test_a_receipt_of_nobody_has_no_bytes(issuer: str) -> None:
     with pytest.raises(InvalidInput, match=f"issuer must be a name made by a calibrator, got '{issuer}'"):
