@@ -12,9 +12,12 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import class_logs
@@ -25,6 +28,7 @@ import pytest
 from banks import as_strings
 from conformance import delays
 from streams import STREAMS, drifting, extremes, variants
+from test_all_hosts_agree import KINDS, sequences
 from twice import called_twice
 
 import calibeat
@@ -32,16 +36,14 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
-from calibeat.core import algebra, layout, limits, loops, subset, vector
+from calibeat.core import algebra, layout, limits, loops, randomness, subset, vector
 from calibeat.core.features import Scaling
-from calibeat.core.groups import NO_CELLS
+from calibeat.core.stats import STATS
 from calibeat.core.units import UNITS
 from calibeat.hosts import keys as keys_of_banks
-from calibeat.hosts import pool, rows
+from calibeat.hosts import pool
 from calibeat.hosts.groups import Groups
-from calibeat.monitor import shift
 from calibeat.monitor.notices import Notices
-from calibeat.monitor.silence import EPOCH
 from calibeat.service.model import Model, StreamBytes
 from calibeat.service.rollups import Rollups
 from calibeat.service.shape import Shape
@@ -91,6 +93,7 @@ def comparison(monkeypatch: pytest.MonkeyPatch) -> Comparison:
             for own, value in list(vars(module).items()):
                 if isinstance(value, COMPILED) and value in subset._PLAIN:
                     monkeypatch.setattr(module, own, partial(found.call, value))
+    monkeypatch.setattr(calibeat.Notice, "_now", lambda _: 1.7e9)  # the clock stands
     monkeypatch.setattr(Scaling, "refit", staticmethod(partial(found.call, ENTRIES["core_fit_refit_scaling"])))
     return found
 
@@ -138,49 +141,13 @@ def refits_and_hindsight() -> None:
 def rows_from_outside() -> None:
     for method in (AUTO, HOPS, TOPS):
         bank = Bank(method, seed=1)
-        bank.run(np.arange(300) % 7, *drifting(300))
-        good = bank._rows.matrix[: len(bank)].copy()
-        limits.check_rows(method, good, bank._rows.clock)
-        stats, cells = method.width, method.spec.cells
-        changes = {
-            stats: -1.0,
-            stats + 1: 1e9,
-            stats + 2: -1.0,
-            layout.N: 99.0,
-            layout.T: 99.0,
-            cells + 4: -2.0,
-            5: np.inf,
-        }
-        if method is AUTO:  # a variance and a covariance of a lane, and of the horizon lane
-            lane, horizon = layout.VAR_A + 4, method.width - layout.HORIZON_WIDTH + layout.HORIZON_COVARIANCE
-            changes |= {layout.VAR_A + 2: 0.0, lane: 1e3, horizon: -1.0, horizon + 1: 1e3, method.width - 1: 1e3}
-        else:
-            changes |= {layout.THETA + 2: -1.0, layout.THETA + 3: 1e3}
-        for column, value in changes.items():
+        bank.run(np.arange(60) % 2, *drifting(60))
+        good = bank.rows([0, 1])
+        for column, value in product(range(good.shape[1]), (-1e9, 1e9, 0.5, np.inf)):
             bad = good.copy()
-            bad[3, column] = value
-            with pytest.raises(calibeat.InvalidInput, match="at row 3"):
-                limits.check_rows(method, bad, bank._rows.clock)
-
-
-@compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")
-def single_loops() -> None:
-    """Slots of another thread."""
-    scores, outcomes = drifting(600)
-    order, due = np.arange(595), np.arange(600) + 5
-    slots = (np.arange(600) % 3).astype(np.int32)
-    for method in (AUTO, HOPS, TOPS):
-        for where in (slots, loops.NO_SLOTS):
-            rows = np.tile(method.initial_row(), 3)
-            streams = loops.Streams(rows, method.width, where, 0, 2 if len(where) else 1, 0, 7.0)
-            receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
-            batch = loops.Batch(scores, outcomes, u, np.zeros(600), receipts)
-            late = loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
-            loops.run_batch(method.spec, streams, batch, late, loops.place_before(), 601)
-            loops.run_batch(method.spec, streams, batch, None, loops.place_before(), 600)
-    calibeat.core.randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(600, dtype=np.int64))
-    fresh = TOPS.initial_row()
-    pool.start_row(TOPS.spec, pool.Pool(True, fresh + 0.25, fresh, 0), np.ones(TOPS.width + 6))
+            bad[1, column] = value
+            with suppress(calibeat.InvalidInput):
+                limits.check_rows(method, bad, 60.0)
 
 
 @compares("core_loops_run")
@@ -208,98 +175,90 @@ def rows_that_streams_seldom_reach() -> None:
 
 
 @compares(
-    "hosts_pool_pool_rows",
-    "late_list_arrivals",
-    "late_wait_for_key",
-    "late_read_lists",
-    "late_is_in_order",
+    "core_loops_run_classes",
+    "hosts_pool_start_row",
+    "hosts_rows_fold_rows",
+    "monitor_bets_read",
     "hosts_keys_hash_ints",
     "hosts_keys_int_hash",
+    "hosts_keys_hash_strings",
+    "hosts_keys_short_hash",
     "hosts_keys_find_key",
+    "hosts_keys_link",
+    "late_is_in_order",
+    "late_list_arrivals",
+    "late_read_lists",
+    "late_wait_for_key",
+)
+def hosts() -> None:
+    """Every verb on every host, at random."""
+    with TemporaryDirectory() as folder:
+        for kind in KINDS:
+            sequences(kind, 25, Path(folder))
+
+
+@compares(
+    "hosts_pool_pool_rows",
+    "hosts_keys_narrow",
     "hosts_keys_find_keys",
     "monitor_monitors_read_rows",
     "monitor_monitors_read_out",
 )
-def banks_of_ints() -> None:
+def banks() -> None:
+    """So many events that rows and keys are asked for before their turn; keys of every form."""
     rng = np.random.default_rng(1)
     scores, outcomes = drifting(900)
     outcomes = np.where(np.arange(900) % 13 == 4, np.nan, outcomes)
-    keys = rng.integers(-40, 150, 900)
-    for method in (AUTO, TOPS, HOPS, OPS, METHODS["aioli of three"], METHODS["tops guarded loosely"]):
-        monitor = Monitor(arl=50.0, warm=3) if method is AUTO else None
-        bank = Bank(method, prior="pooled", threads=1, monitor=monitor)
+    keys = as_strings(rng.integers(-40, 150, 900))
+    for method in (AUTO, METHODS["aioli of three"]):
+        bank = Bank(method, prior="pooled", threads=1, monitor=Monitor(arl=50.0, warm=3))
         bank.run(keys[:500], scores[:500], outcomes[:500])
         bank.run(keys[500:], scores[500:], outcomes[500:], due=np.arange(400) + rng.integers(1, 90, 400))
-        bank.predict_many(keys + 20, scores)
-        assert (int(keys[0]) in bank, 10_000 in bank) == (True, False)
-        if monitor is not None:
-            bank.run([1000], [0.5], [np.nan])  # nothing to compare it with
-            assert len(bank.table["key"]) == len(bank)
-            bank.broken()
-            bank.miscalibrated()
+        bank.run(["nothing to compare it with"], [0.5], [np.nan])
+        bank.predict_many(keys, scores)
+        assert len(bank.table["key"]) == len(bank)
+    multi = calibeat.MultiBank(3, "ots", prior="pooled")
+    multi.run(np.arange(60) % 7, *multi_streams.drifting(60, 3))
+    for names in (["", "a", "bc"], ["ascii", "käse"]):
+        Bank(TOPS).run(np.array(names * 20), scores[: 20 * len(names)], np.ones(20 * len(names)))
 
 
-@compares(
-    "hosts_keys_narrow",
-    "hosts_keys_short_hash",
-    "hosts_keys_hash_strings",
-    "hosts_keys_link",
-    "hosts_keys_find_key",
-    "hosts_keys_find_keys",
-)
-def banks_of_strings() -> None:
-    scores, outcomes = drifting(900)
-    keys = as_strings(np.random.default_rng(2).integers(0, 400, 900))
-    keys[::50] = [f"{i} of a length that is not hashed by the polynomial, but by BLAKE2b " * 2 for i in range(18)]
-    bank = Bank(TOPS, threads=1)
-    bank.run(keys, scores, outcomes)
-    bank.run(keys[:30], scores[:30], outcomes[:30])
-    bank.predict_many([*keys, "unknown", ""], [*scores, 0.5, 0.5])
-    bank.run(np.array(["", "a", "bc", "def", "ghij"] * 20), scores[:100], outcomes[:100])
-    bank.run(np.array(["ascii", "käse"] * 50), scores[:100], outcomes[:100])
-    del bank["def"]
-    bank.run(["def"], [0.5], [1])
-    # Tables of files that nobody has checked: every place taken, a slot that is not there, text beyond the end.
-    key, word = np.frombuffer(b"abc", dtype=np.uint8), 5
-    text, full = np.frombuffer(b"abd", dtype=np.uint8), np.zeros(4, dtype=np.int32)
-    for start in (0, 1):
-        marks = np.array([start, (3 << 31) | word])
-        for table in (full, full + 7):
-            found = keys_of_banks.find_key(True, text, marks, table, 1, key, 0, 3, word)
-            assert found == keys_of_banks.DAMAGED
+@compares("hosts_keys_find_key")
+def damaged_tables_of_keys() -> None:
+    """Of files that nobody has checked: every place taken, a slot that is not there, text beyond the end."""
+    key, text = (np.frombuffer(name, dtype=np.uint8) for name in (b"abc", b"abd"))
+    word, full = 5, np.zeros(4, dtype=np.int32)
     for table in (full, full + 7):
-        found = keys_of_banks.find_key(False, text, np.array([3]), table, 1, key, 4, 4, word)
-        assert found == keys_of_banks.DAMAGED
+        for start in (0, 1):
+            marks = np.array([start, (3 << 31) | word])
+            assert keys_of_banks.find_key(True, text, marks, table, 1, key, 0, 3, word) == keys_of_banks.DAMAGED
+        assert keys_of_banks.find_key(False, text, np.array([3]), table, 1, key, 4, 4, word) == keys_of_banks.DAMAGED
 
 
-@compares("hosts_rows_fold_rows")
-def folds() -> None:
-    rng = np.random.default_rng(3)
-    scores = rng.random(60)
-    for method in (AUTO, TOPS, HOPS, METHODS["tops guarded loosely"]):
-        for prior in ("pooled", None):
-            bank = Bank(method, prior=prior, threads=1)
-            keys, nothing = rng.integers(0, 9, 60), np.full(60, np.nan)
-            receipts = bank.fold(keys, scores, nothing).receipts.tolist()
-            mixed = np.concatenate([keys, keys]), np.concatenate([nothing, scores])
-            outcomes = np.concatenate([(rng.random(60) < scores).astype(float), nothing])
-            bank.fold(*mixed, outcomes, receipts)
-            member = bank[int(keys[0])]
-            member.update(member.predict(0.4), 1)
-            bank.update(77, bank.predict(77, 0.4), 1)
-            bank.fold([78, 78], [0.5, np.nan], [np.nan, 1.0], of=[-1, 0])
-            with pytest.raises(calibeat.OutcomeConflict):
-                bank.fold([78, 78], [np.nan, np.nan], [1.0, 1.0], [bank.predict(78, 0.5).to_bytes()] * 2)
-            one = [79] * 60, scores, nothing
-            receipts = bank.fold(*one).receipts.tolist()
-            bank.fold([79] * 60, nothing, np.arange(60) % 2, receipts)
-            bank.fold(*one)
+@compares("core_loops_run", "core_loops_run_late", "core_loops_run_classes", "core_randomness_number_events")
+def loops_that_hosts_seldom_call() -> None:
+    """Slots of another thread; streams that are raw until something is learnt; one step behind the last event."""
+    K, slots = 3, (np.arange(300) % 3).astype(np.int32)
+    for method in (AUTO, HOPS, TOPS, vector.VectorMethod("multi", K)):
+        scores, labels = multi_streams.drifting(300, K)
+        batch, late = multi_streams.batch_of(vector.VectorMethod("multi", K), scores, labels, np.arange(300) + 5)
+        assert late is not None
+        if not method.spec.classes:
+            scores, outcomes = drifting(300)
+            receipts = np.zeros(300 * method.receipt_width)
+            batch = loops.Batch(scores, outcomes, np.linspace(0, 1, 300), np.zeros(300), receipts)
+            late = late._replace(cells=np.zeros(300, dtype=np.int64))
+        for raw_below in (0, 1):
+            rows = np.zeros((3, method.width + STATS))
+            rows[:, : method.width] = method.initial_row()
+            streams = loops.Streams(rows.reshape(-1), rows.shape[1], slots, 0, 2, method.width, 0.0)
+            when = late._replace(raw_below=raw_below)
+            loops.run_batch(method.spec, streams, batch, when, loops.place_before(), 301)
+            loops.run_batch(method.spec, streams, batch, None, loops.place_before(), 300)
+    randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(300, dtype=np.int64))
 
 
 @compares(
-    "core_loops_run_classes",
-    "core_loops_predict_many",
-    "hosts_pool_learn_label",
     "core_vector_read",
     "core_vector_ready",
     "core_vector_ask_horizon",
@@ -307,82 +266,30 @@ def folds() -> None:
     "core_vector_predict",
     "core_vector_settle",
     "core_vector_update",
-    "hosts_pool_pool_rows",
-    "hosts_rows_fold_rows",
+    "hosts_pool_learn_label",
 )
-def many_classes() -> None:
-    for K, n in ((3, 400), (10, 200), (65, 12)):
-        for make in (multi_streams.drifting, multi_streams.edge):
-            scores, labels = make(n, K)
-            for method in (vector.VectorMethod(name, K) for name in vector.CODES):
-                fresh, work = method.initial_row(), vector.scratch(K)
-                slots, width = (np.arange(n) % 3).astype(np.int32), method.width + 6
-                for due in (None, multi_streams.delays(n, "reordered")):
-                    batch, late = multi_streams.batch_of(method, scores, labels, due)
-                    matrix = np.zeros(3 * width)
-                    shared = pool.Pool(True, fresh.copy(), fresh, 0, work)
-                    where = matrix, width, slots, batch.scores, batch.outcomes
-                    lists = loops.NO_INTS, loops.NO_INTS
-                    if late is not None:
-                        lists = np.full(n, -1), np.full(n, -1)
-                        lists[0][1:] = np.arange(n - 1)
-                    pool.pool_rows(method.spec, shared, *where, *lists)
-                    many = loops.Streams(matrix, width, slots, 0, 3, method.width, 0.0)
-                    of_another_thread = loops.Streams(matrix.copy(), width, slots, 0, 2, method.width, 0.0)
-                    for streams in (many, of_another_thread, loops.one_stream(fresh.copy(), 0)):
-                        place = loops.place_before()
-                        if late is not None:  # raw until something is learnt; and one step behind the last event
-                            late = late._replace(raw_below=1)
-                        loops.run_batch(method.spec, streams, batch, late, place, n + (late is not None))
-                        loops.predict_many(method.spec, NO_CELLS, streams, fresh, batch._replace(work=work))
-                fold_classes(method, batch)
-                receipt, forecast = np.zeros(method.receipt_width), np.zeros(K)
-                vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
-                pool.learn_label(*method.code, fresh, batch.scores[:K], 1.0, work)
-                streams = loops.one_stream(fresh, 0)
-                loops.run_batch(method.spec, streams, batch, None, loops.place_before(), min(n, 20))
-                vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
-                vector.settle(*method.code, fresh, 1.0, 1, receipt, work, float(forecast[1]))
-                vector.update(*method.code, fresh, 1.0, 0, receipt, work, float(forecast[0]))
-                if method.name == "multi":
-                    vector.ask_horizon(K, np.full(5, 0.3), -np.arange(4.0 * K), work)
-                    vector.learn_late(K, fresh, 1, 1.0, -np.arange(4.0 * K), np.linspace(0.1, 0.9, 17), work)
-    logits = np.log(multi_streams.random(50, 5)[0]).reshape(-1)
-    assert vector.ready(5, logits, 1)[0] == vector.GOOD
+def classes() -> None:
+    """Scores that are none, weights as small and as large as they become; single events, by the entries for them."""
+    for K in (3, 65):
+        for method in (vector.VectorMethod(name, K) for name in vector.CODES):
+            row, work = method.initial_row(), vector.scratch(K)
+            receipt, forecast = np.zeros(method.receipt_width), np.zeros(K)
+            for i, score in enumerate(multi_streams.edge(10, K)[0]):
+                vector.predict(*method.code, row, score, receipt, work, forecast)
+                learn = vector.settle if i % 2 else vector.update
+                learn(*method.code, row, float(i), 1, receipt, work, float(forecast[1]))
+            pool.learn_label(*method.code, row, score, 1.0, work)
+        row = vector.VectorMethod("multi", K).initial_row()
+        vector.read(K, score, work)
+        vector.ask_horizon(K, np.full(5, 0.3), -np.arange(4.0 * K), work)
+        vector.learn_late(K, row, 1, 1.0, -np.arange(4.0 * K), np.linspace(0.1, 0.9, 17), work)
     nearly = multi_streams.random(50, 5)[0] * (1.0 + 1e-9)
     assert vector.ready(5, nearly.reshape(-1), 0)[0] == vector.GOOD
     for bad in ([np.nan, 1.0, 0.0], [-0.5, 1.0, 0.5], [0.5, 0.1, 0.1]):
         assert vector.ready(3, np.array(bad), 0)[0] != vector.GOOD
-    work = vector.scratch(3)
-    vector.read(3, np.array([0.2, 0.0, 0.8]), work)
 
 
-def fold_classes(method: vector.VectorMethod, batch: loops.Batch) -> None:
-    """A forecast of each event of two keys with a pooled start, then the label of each."""
-    n = len(batch.outcomes)
-    outcomes = np.concatenate([np.full(n, np.nan), batch.outcomes])
-    sources = np.concatenate([np.arange(n), np.arange(n)])
-    receipts = np.zeros(2 * n, dtype=rows.receipt_type(method))
-    receipts["scores"][:n] = batch.scores.reshape(n, -1)
-    memory = receipts.view(np.float64), receipts.view(np.int64), receipts.itemsize // 8
-    slots = (np.arange(2 * n) % n % 2).astype(np.int32)
-    work = rows.FoldWork(slots, outcomes, np.empty(0), sources, *memory, vector.scratch(method.classes))
-    fresh, width = method.initial_row(), method.width + 6
-    shared = pool.Pool(True, fresh.copy(), fresh, 0, vector.scratch(method.classes))
-    assert rows.fold_rows(method.spec, NO_CELLS, np.zeros(2 * width), width, 0.0, work, shared) == -1
-
-
-@compares("monitor_bets_read")
-def monitors() -> None:
-    rng = np.random.default_rng(4)
-    for regions in (2, 6):
-        monitor = Monitor(arl=200.0, warm=20, quiet=30, tolerance=0.05 * (regions == 2), regions=regions)
-        p = rng.beta(0.6, 0.6, 20_000)
-        bent = np.where(np.arange(20_000) % 3000 < 2000, p, 0.5 + 0.3 * (p - 0.5))
-        y = (rng.random(20_000) < bent).astype(float)
-        monitor.run(p[:15_000], y[:15_000], p[:15_000] ** 1.3)
-        monitor.run(p[15_000:], y[15_000:])
-        assert monitor.alarms
+# What the calls of these three return is held by tests/monitor.
 
 
 @compares("monitor_shift_read_values")
@@ -399,14 +306,11 @@ def shifts() -> None:
     }
     for word, fault in faults.items():
         (alarm, *_) = calibeat.Shift(arl=1e4, warm=256).run(np.concatenate([usual, fault]))
-        assert (alarm.what, alarm.page, alarm.at >= 600) == (word, True, True)
-    assert calibeat.Shift(arl=1e4, warm=256).run(np.tile([0.0, 1e-9, 1.0 - 1e-9, 1.0], 100)) == []
+        assert alarm.what == word
+    calibeat.Shift(arl=1e4, warm=256).run(np.tile([0.0, 1e-9, 1.0 - 1e-9, 1.0], 100))
     delays = np.concatenate([rng.exponential(60.0, 600), rng.exponential(6e4, 100)])
-    assert calibeat.Shift(arl=1e4, warm=256, of="delay").run(delays)[0].what == "higher"
-    long = calibeat.Shift()
-    long.run(rng.random(8500))
-    assert long.row[shift.WEIGHT] == pytest.approx(shift.MEMORY)
-    assert long.row[: shift.BINS].sum() == pytest.approx(shift.MEMORY)
+    calibeat.Shift(arl=1e4, warm=256, of="delay").run(delays)
+    calibeat.Shift().run(rng.random(8500))
 
 
 @compares("monitor_silence_read_arrivals", "monitor_silence_ring_now", "monitor_silence_leave_from")
@@ -415,25 +319,17 @@ def silences() -> None:
     day, start = 86400.0, 1.7e9
     silence = calibeat.Silence()
     silence.away(start - day, start)
-    assert silence.last is None  # nothing has come yet, so nothing was missed
     daily = start + day * np.arange(40.0)
-    rang = silence.run([*daily, daily[-1] + 0.5, daily[-1] + 30.0 * day])
-    assert [alarm.since for alarm in rang] == [daily[-1]]
+    assert len(silence.run([*daily, daily[-1] + 0.5, daily[-1] + 30.0 * day])) == 1
     silence.run(daily[-1] + day * np.arange(31.0, 330.0))
-    assert silence.row[EPOCH] > start + 100.0 * day  # the third: after half of the age
-    last, before = silence.last, silence.deadline
+    last = silence.last
     assert last is not None
     for _ in range(2):  # said again it changes nothing
-        assert silence.away(last + 600.0, last + 600.0 + 2.0 * day) is None
-        assert silence.deadline == pytest.approx(before + 2.0 * day, abs=600.0)
+        silence.away(last + 600.0, last + 600.0 + 2.0 * day)
     assert silence.check(silence.deadline + 1.0) is not None
-    assert silence.away(last + 20.0 * day, last + 21.0 * day) is None  # it rang before
-    assert silence.is_open
-    assert silence.arrive(last + 200.0 * day) is None
-    assert (silence.count, silence.is_open) == (2, False)
-    monthly = calibeat.Silence()
-    assert monthly.run(start + 30.0 * day * np.arange(12.0)) == []
-    assert monthly.deadline == start + (330.0 + 56.0) * day  # no longer, however rare they are
+    silence.away(last + 20.0 * day, last + 21.0 * day)
+    silence.arrive(last + 200.0 * day)
+    calibeat.Silence().run(start + 30.0 * day * np.arange(12.0))
 
 
 @compares(
@@ -453,26 +349,23 @@ def notices() -> None:
     came = times + np.where(np.arange(2000) < 1500, 30.0, 3000.0)
     raised = notice.run(times, scores, np.where(came < end, came, np.nan))
     assert {alarm.what for alarm in raised if alarm.page} == {"no outcomes", "outcomes later", "score lower"}
-    assert notice.away(end + 60.0, end + 7200.0) == []
-    silent = [(alarm.what, alarm.page) for alarm in notice.check(end + 10.0 * day)]
-    assert silent == [("no forecasts", True), ("no outcomes", False)]
-    assert notice.away(end + 11.0 * day, end + 12.0 * day) == []
+    notice.away(end + 60.0, end + 7200.0)
+    assert len(notice.check(end + 10.0 * day)) == 2
+    notice.away(end + 11.0 * day, end + 12.0 * day)
     bank = Bank(OPS, notice=calibeat.Notice(arl=1e4, warm=256), threads=1)
     bank.run(np.arange(2000) % 2, scores, np.where(times < end - day, 1.0, np.nan), times=times)
-    assert {alarm.what for _, alarm in bank.check(end + 10.0 * day) if alarm.page} == {"no forecasts"}
+    bank.check(end + 10.0 * day)
     # Rows: outcomes that stop, outcomes that never came, nothing at all.
     many, every = Notices(notice.settings), np.arange(3, dtype=np.int32)
     many.resize(3)
     nothing, answered, asked = np.full(2000, np.nan), np.zeros(2000, dtype=np.int32), np.ones(1000, dtype=np.int32)
-    assert many.observe(answered, times, nothing, np.full(2000, 60.0)) == []
-    ((_, alarm),) = many.observe(answered, times + (end - times[0]), scores[::-1].copy(), nothing)[:1]
-    assert (alarm.what, alarm.page) == ("no outcomes", True)
+    many.observe(answered, times, nothing, np.full(2000, 60.0))
+    many.observe(answered, times + (end - times[0]), scores[::-1].copy(), nothing)
     many.observe(asked, times[:1000], scores[:1000], nothing[:1000])
-    assert many.deadlines(every)[1:].tolist() == [times[0] + 8.0 * day, np.inf]
-    assert many.away(times[999], times[999] + day, every[1:]) == []
+    many.away(times[999], times[999] + day, every[1:])
     assert many.deadlines(every)[1:].tolist() == [times[0] + 9.0 * day, np.inf]
-    ((slot, alarm),) = many.check(times[0] + 9.0 * day, every[1:])
-    assert (slot, alarm.what, alarm.page) == (1, "never an outcome", True)
+    ((_, alarm),) = many.check(times[0] + 9.0 * day, every[1:])
+    assert alarm.what == "never an outcome"
 
 
 @compares(
@@ -546,22 +439,17 @@ def rollups() -> None:
         calibeat.service.rollups.tenth(p)
 
 
-@compares(
-    "core_loops_run_grouped", "core_loops_run_grouped_late", "core_loops_predict_many", "core_groups_forget_touched"
-)
+@compares("core_loops_run_grouped", "core_loops_run_grouped_late", "core_groups_forget_touched")
 def groups() -> None:
-    for method, slots in ((AUTO, 64), (AUTO, 8), (calibeat.GAUTO, 64), (Method(AUTO.features, AUTO.learner), 64)):
+    """So few cells that those of one event fill a bucket; some streams are raw until something is learnt."""
+    for method, slots in ((AUTO, 8), (calibeat.GAUTO, 64), (Method(AUTO.features, AUTO.learner), 64)):
         scores, outcomes, columns = group_streams.world(150, 4, 6)
         for due in (None, group_streams.delays(150, 20.0)):
             host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=slots, seed=1), method)
             words = host.words(columns)
-            host.run(scores, outcomes, words, due)
-            host.predict_many(scores, words)
+            host.run(scores, outcomes, words, due, raw_below=1)
             calibeat.core.groups.forget_touched(host.table.cells)
-            host.run(scores[:30], outcomes[:30], words)
-    for due in (None, group_streams.delays(150, 20.0)):
-        host = group_streams.Host(Groups(["a", "b", "c", "d"], cells=64, seed=1), AUTO)
-        host.run(scores, outcomes, host.words(columns), due, raw_below=1)
+            host.predict_many(scores, words)
 
 
 @compares("core_algebra_exps", "core_algebra_lns")
