@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import golden
 import numpy as np
 import oracle
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import STREAMS, variants
 
-from calibeat import FTL, Calibrator, Histogram, Method, Platt, metrics
+from calibeat import FTL, ONS, Beta, Calibrator, Fixed, Hedging, Histogram, Method, Platt, Tracking, metrics
 from calibeat.core.algebra import project
 from calibeat.core.randomness import stream_key, uniforms
 
@@ -36,12 +39,36 @@ def test_equal_to_the_oracle_on_all_other_streams(name: str, stream: str, late: 
     compare_on_a_stream(name, stream, late)
 
 
+@pytest.mark.parametrize("stem", golden.STREAMS)
+def test_equal_to_the_oracle_on_the_golden_streams(stem: str) -> None:
+    """On the beginning of longer ones, for the naive code is slow: every recursion is causal."""
+    g = golden.load(stem)
+    scores, outcomes = g["scores"][:3000], g["y"][:3000].astype(float)
+    methods = [
+        Method(Platt(start=(0.0, 0.0)), ONS(), Tracking(prior=1.0)),
+        Method(Beta(start=(0.0, 0.0, 0.0)), ONS(rho=25.0), Hedging()),
+        Method(None, None, Tracking(bins=20)),
+        Method(None, None, Hedging(bins=5)),
+    ]
+    if stem in golden.BATCHED:
+        every, after = int(g["spacing"]), int(g["n_val"])
+        methods += [
+            Method(Platt(), FTL(every, after)),
+            Method(Beta(), Fixed(after)),
+            Method(Histogram(), FTL(every, after)),
+        ]
+    for method in methods:
+        compare(method, scores, outcomes, seed=4)
+
+
 def compare_on_a_stream(name: str, stream: str, late: bool) -> None:
-    method = variants()[name]
     scores, outcomes = STREAMS[stream]()
-    due = delays(len(scores)) if late else None
-    forecasts = Calibrator(method, seed=4).run(scores, outcomes, due=due)
-    draws = uniforms(stream_key(4, 0), 0, len(scores))
+    compare(variants()[name], scores, outcomes, delays(len(scores)) if late else None, seed=4)
+
+
+def compare(method: Method, scores: Any, outcomes: Any, due: Any = None, seed: int = 0) -> None:
+    forecasts = Calibrator(method, seed=seed).run(scores, outcomes, due=due)
+    draws = uniforms(stream_key(seed, 0), 0, len(scores))
     naive = oracle.run(method, scores, outcomes, due=due, draws=draws)
     np.testing.assert_allclose(forecasts, naive.forecasts, rtol=0, atol=1e-12)
 
@@ -53,7 +80,7 @@ events = st.lists(st.tuples(unit, st.booleans(), st.integers(1, 9)), min_size=1,
 @pytest.mark.parametrize("name", ["ops", "obs", "tops", "hobs", "aioli", "ogd in a small ball"])
 @given(events=events)
 def test_equal_to_the_oracle_whatever_comes(name: str, events: list[tuple[float, bool, int]]) -> None:
-    compare(variants()[name], events)
+    compare_events(variants()[name], events)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +91,12 @@ def test_equal_to_the_oracle_whatever_comes(name: str, events: list[tuple[float,
 @settings(max_examples=15)  # the naive fit of separable events takes its time
 @given(events=events)
 def test_refits_equal_the_oracle_whatever_comes(method: Method, events: list[tuple[float, bool, int]]) -> None:
-    compare(method, events)
+    compare_events(method, events)
 
 
-def compare(method: Method, events: list[tuple[float, bool, int]]) -> None:
+def compare_events(method: Method, events: list[tuple[float, bool, int]]) -> None:
     scores, outcomes, delay = map(np.array, zip(*events, strict=True))
-    due = np.arange(len(scores)) + delay
-    draws = uniforms(stream_key(0, 0), 0, len(scores))
-    naive = oracle.run(method, scores, outcomes.astype(float), due=due, draws=draws)
-    forecasts = Calibrator(method).run(scores, outcomes, due=due)
-    np.testing.assert_allclose(forecasts, naive.forecasts, rtol=0, atol=1e-12)
+    compare(method, scores, outcomes.astype(float), np.arange(len(scores)) + delay)
 
 
 @given(
