@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import multi_streams
 import numpy as np
 import pytest
+from group_streams import world
 
-from calibeat import InvalidInput, MultiCalibrator, bounds
+from calibeat import Calibrator, InvalidInput, MultiCalibrator, bounds
 from calibeat.core import vector
 
 SLACK = 1e-9  # of the sums of logarithms
@@ -140,3 +143,40 @@ def test_the_numbers_of_the_specification() -> None:
             bounds.multi_loss(*arguments)
     with pytest.raises(InvalidInput, match="row must be one of MULTI"):
         bounds.multi_late(np.zeros(20), 3)
+
+
+def test_bounds_of_groups() -> None:
+    scores, outcomes, columns = world(2000, 2, 6)
+    cal = Calibrator(groups=["a", "b"])
+    p = cal.run(scores, outcomes, groups=columns)
+    assert bounds.auto_late(cal) == pytest.approx(bounds.auto_loss(2000) + bounds.groups_loss(2000), abs=0.01)
+    safe = np.clip(scores, 0.01, 0.99)
+    loss = -np.log(np.where(outcomes == 1, p, 1 - p)).sum()
+    assert loss <= -np.log(np.where(outcomes == 1, safe, 1 - safe)).sum() + bounds.auto_late(cal)
+    late = Calibrator(groups=["a", "b"])
+    late.run(scores, outcomes, groups=columns, due=np.arange(2000) + 300)
+    assert bounds.groups_late(late) > bounds.groups_loss(1700)
+    for other in (Calibrator(), cal.row, None):
+        with pytest.raises(InvalidInput, match="needs a Calibrator with groups"):
+            bounds.groups_late(other)
+    for T in (0, -1, 1.5):
+        with pytest.raises(InvalidInput):
+            bounds.groups_loss(T)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bounds.ons_regret(0.5, 100), "B must be in [1, 700], got 0.5"),
+        (lambda: bounds.aioli_regret(1.0, 9), "T must be a whole number in [10, 1000000000000000], got 9"),
+        (lambda: bounds.hops_calibration(0.0, 9), "eps must be in [1e-12, 1], got 0.0"),
+        (lambda: bounds.tops_sharpness(True, 9), "eps must be in [1e-12, 1], got True"),
+        (lambda: bounds.hops_brier(0.1, 0), "T must be a whole number in [1, 1000000000000000], got 0"),
+        (lambda: bounds.best_epsilon(100, None), "bound must be one of tops_sharpness"),
+        (lambda: bounds.best_epsilon(100, "ops"), "bound must be one of tops_sharpness, hops_sharpness"),
+    ],
+)
+def test_wrong_options(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        call()
+    assert message in str(error.value)

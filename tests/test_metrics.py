@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from calibeat import Beta, Platt, Temperature, metrics
+from calibeat import BM, OPS, Beta, InvalidInput, Platt, Temperature, metrics
 
 
 def test_an_edge_falls_to_the_right_in_metrics_and_in_kernels() -> None:
@@ -84,3 +86,54 @@ def test_of_bins_is_what_the_metrics_say() -> None:
     rows = metrics.of_bins(*(np.stack([column, 2 * column]) for column in sums))  # twice the events: the same means
     np.testing.assert_allclose(rows.calibration_error, found.calibration_error)
     assert metrics.calibration_error_of_gaps(sums[1] - sums[2], 500) == found.calibration_error
+
+
+# ---- refusals ------------------------------------------------------------------------------------------------------
+
+FUNCTIONS = [
+    metrics.calibration_error,
+    metrics.sharpness,
+    metrics.refinement,
+    metrics.brier_score,
+    metrics.log_loss,
+    metrics.accuracy,
+    metrics.reliability_curve,
+    metrics.true_calibration_error,
+    metrics.true_accuracy,
+]
+
+
+MANY = [metrics.brier_score, metrics.log_loss]  # which take the forecasts of many classes too
+
+
+@pytest.mark.parametrize("metric", FUNCTIONS, ids=lambda metric: metric.__name__)
+def test_metrics(metric: Callable[..., Any]) -> None:
+    for arguments, message in [
+        (([0, 1], [0.5]), "arrays must have the same length, got"),
+        (([], []), "arrays must not be empty"),
+        (([0, 1], [0.5, 1.5]), "forecast must be in [0, 1], got 1.5 - at row 1"),
+        (([0, 7], [0.5, 0.5]), "got 7.0 - at row 1"),
+        (([0, 1], [[0.5, 0.5]]), "arrays must have the same length" if metric in MANY else "must be a one-dimensional"),
+    ]:
+        with pytest.raises(InvalidInput) as error:
+            metric(*arguments)
+        assert message in str(error.value)
+
+
+WRONG_OPTIONS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: metrics.calibration_error([0], [0.5], bins=0), "bins must be a whole number in [1, 10000000], got 0"),
+    (lambda: metrics.calibration_error([0], [0.5], norm="l3"), "norm must be 'l1' or 'l2' or 'max', got 'l3'"),
+    (lambda: metrics.log_loss([0], [0.5], clip=0.5), "clip must be in [0, 0.499], got 0.5"),
+    (lambda: metrics.accuracy([0], [0.5], threshold=2), "threshold must be in [0, 1], got 2"),
+    (lambda: metrics.regret(BM, [0.5], [0], [0.5], 1.0), "regret is against the parameters of a Platt()"),
+    (lambda: metrics.regret(OPS, [0.5], [0], [0.5], 0.0), "radius must be in [1e-10, 1e+10], got 0.0"),
+    (lambda: metrics.regret(OPS, [0.5, 0.5], [0], [0.5], 1.0), "arrays must have the same length, got scores 2"),
+    (lambda: metrics.regret(Platt, [0.5], [0], [0.5], 1.0), "regret is against the parameters of a Platt()"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_OPTIONS)
+def test_wrong_options(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        call()
+    assert message in str(error.value)

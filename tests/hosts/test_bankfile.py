@@ -10,11 +10,9 @@ import multiprocessing
 import os
 import resource
 import signal
-import stat
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 from banks import checksum_of_part, filled, naive_checksum, rewritten, with_array
-from conformance import same
 
 import calibeat.hosts.bankfile
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
@@ -31,28 +28,6 @@ from calibeat._compiled import checksum
 from calibeat.core.layout import N, T
 from calibeat.core.stats import EVENTS, LAST, STATS
 from calibeat.hosts.bankfile import FORMAT
-
-
-@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
-@pytest.mark.parametrize("strings", [False, True])
-@pytest.mark.parametrize("arguments", [{}, {"prior": "pooled"}])
-def test_round_trip(method: Method, strings: bool, arguments: dict[str, Any], tmp_path: Path) -> None:
-    bank = filled(method, strings=strings, **arguments)
-    path = tmp_path / "bank"
-    bank.save(path)
-    twin, mapped = Bank.load(path), Bank.load(str(path), mmap=True)
-    twin.save(tmp_path / "twin")
-    assert (tmp_path / "twin").read_bytes() == path.read_bytes()
-    assert list(twin) == list(mapped) == list(bank)
-    keys, scores = list(bank) * 3, np.linspace(0, 1, 3 * len(bank))
-    unknown = [f"n{i}" for i in range(9)] if strings else list(range(900, 909))
-    for other in (twin, mapped):
-        same(other.predict_many(keys, scores), bank.predict_many(keys, scores))
-        same(other.predict_many(unknown, scores[:9]), bank.predict_many(unknown, scores[:9]))
-    same(twin.run(keys, scores, scores > 0.3), bank.run(keys, scores, scores > 0.3))
-    same(twin.run(unknown, scores[:9], scores[:9] > 0.3), bank.run(unknown, scores[:9], scores[:9] > 0.3))
-    assert {key: twin[key].to_json() for key in twin} == {key: bank[key].to_json() for key in bank}
-    assert twin.predict(keys[0], 0.4).probability == bank.predict(keys[0], 0.4).probability
 
 
 def test_a_mapped_bank_is_for_reading(tmp_path: Path) -> None:
@@ -113,25 +88,34 @@ def test_banks_without_keys_and_with_the_empty_key(tmp_path: Path) -> None:
 
 
 def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all that `_util.files` writes: see tests/util/test_files.py."""
     bank = filled()
     path = tmp_path / "bank"
     bank.save(path)
-    path.chmod(0o640)
     before = path.read_bytes()
 
     def crash(_: int) -> None:
         raise KeyboardInterrupt
 
+    bank.run([1], [0.5], [1])
     with monkeypatch.context() as patch:
         patch.setattr(calibeat.hosts.bankfile.os, "fsync", crash)
-        bank.run([1], [0.5], [1])
         with pytest.raises(KeyboardInterrupt):
             bank.save(path)
     assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["bank"]
-    bank.save(path)
-    assert path.read_bytes() != before and path.stat().st_mode & 0o777 == 0o640
+    (tmp_path / "link").symlink_to(path)
+    bank.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and path.read_bytes() != before
+    os.mkfifo(tmp_path / "pipe")
+    for target, what in ((tmp_path, "folder"), (tmp_path / "pipe", "FIFO"), ("/dev/stdout", "open stream")):
+        with pytest.raises(InvalidInput, match=f"output must be a file, got the {what}"):
+            bank.save(target)
+    with pytest.raises(InvalidInput, match="bank file must be a file, got the FIFO"):
+        Bank.load(tmp_path / "pipe")
     with pytest.raises(FileNotFoundError):
         bank.save(tmp_path / "no" / "bank")
+    with pytest.raises(InvalidInput, match="threads"):
+        Bank.load(path, threads=0)
 
 
 def refused(path: Path, content: bytes, message: str = "bank file must") -> None:
@@ -480,24 +464,6 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     assert len(large) == count and large._rows.matrix[count // 2, 3] == 0.0
 
 
-def test_links_names_and_permissions(tmp_path: Path) -> None:
-    bank = filled()
-    (tmp_path / "link").symlink_to(tmp_path / "target")
-    bank.save(tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and len(Bank.load(tmp_path / "target")) == len(bank)
-    bank.save(tmp_path / ("n" * 250))
-    umask = os.umask(0o027)
-    try:
-        bank.save(tmp_path / "new")
-    finally:
-        os.umask(umask)
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
-    with pytest.raises(InvalidInput, match="output must be a file, got the folder"):
-        bank.save(tmp_path)
-    with pytest.raises(InvalidInput, match="threads"):
-        Bank.load(tmp_path / "new", threads=0)
-
-
 def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -524,23 +490,6 @@ def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
     bank.save(tmp_path / "bank")
     with pytest.raises(SnapshotMismatch, match="at row 0"):
         Bank.load(tmp_path / "bank")
-
-
-def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
-    bank = filled()
-    old = time.time() - 7200
-    kept = {
-        ".00000000000000aa.part": bytes(4096) + b"of another program",
-        ".0123456789abcdef.part": b"calibank",
-        ".other.0123456789abcdef.part": b"of another target",
-    }
-    for name, content in {".bank.0123456789abcdef.part": b"half", **kept}.items():
-        (tmp_path / name).write_bytes(content)
-        os.utime(tmp_path / name, (old, old))
-    (tmp_path / ".bank.fedcba9876543210.part").write_bytes(b"calibank")  # its writer may be at work
-    bank.save(tmp_path / "bank")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"bank", *kept, ".bank.fedcba9876543210.part"}
 
 
 KILLED = """
@@ -571,29 +520,6 @@ def test_a_writer_that_is_killed_leaves_the_old_file_and_a_part_that_goes(tmp_pa
     os.utime(part, (1e9, 1e9))
     bank.save(path)
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_is_no_file_is_neither_replaced_nor_waited_for(tmp_path: Path) -> None:
-    bank, many = filled(), MultiBank(3)
-    many.run(["a"], [[0.2, 0.5, 0.3]], [1])
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    if os.getuid() == 0:
-        os.mknod(tmp_path / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-    before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
-    for path in before:
-        for one in (bank, many):
-            with pytest.raises(InvalidInput, match=r"output must be a file, got the (FIFO|device) "):
-                one.save(path)
-            with pytest.raises(InvalidInput, match=r"bank file must be a file, got the (FIFO|device) "):
-                type(one).load(path)
-    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before
-    for one in (bank, many):
-        with pytest.raises(InvalidInput, match="output must be a file, got the open stream '/dev/stdout'"):
-            one.save("/dev/stdout")
-        for action in (one.save, type(one).load):
-            with pytest.raises(InvalidInput, match=r"path must have no NUL, got 'a\\x00b'"):
-                action("a\0b")
 
 
 @contextmanager

@@ -32,14 +32,11 @@ from calibeat import (
     Beta,
     Calibrator,
     Fixed,
-    Forecast,
     Groups,
-    InvalidInput,
     Method,
     Monitor,
     MultiBank,
     MultiCalibrator,
-    MultiForecast,
     Notice,
     OutcomeConflict,
 )
@@ -298,12 +295,6 @@ def test_whatever_the_handler_of_the_signal_raises(what: str, error: type[BaseEx
     whole_or_not_at_all(lambda: bank("watched"), OF_MANY[what], error)
 
 
-@pytest.mark.parametrize("what", OF_ONE)
-@pytest.mark.parametrize("kind", ["watched", "groups"])
-def test_one_interrupt_after_the_other(kind: str, what: str) -> None:
-    again_and_again(lambda: calibrator(kind, "forked"), OF_ONE[what])
-
-
 # ---- many ------------------------------------------------------------------------------------------------------------
 
 OF_MANY: dict[str, Act] = {
@@ -376,10 +367,19 @@ def test_a_bank_of_some_age(age: str, kind: str, method: str, what: str) -> None
     whole_or_not_at_all(make, OF_MANY[what], may_repeat=what == "outcome early")
 
 
-@pytest.mark.parametrize("what", ["forecast of a new key", "outcome early", "fold", "run"])
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        *((kind, what) for kind in ("watched", "groups") for what in OF_ONE),
+        *(("bank", what) for what in ("forecast of a new key", "outcome early", "fold", "run")),
+    ],
+)
 @pytest.mark.usefixtures("little")
-def test_one_interrupt_after_the_other_of_a_bank(what: str) -> None:
-    again_and_again(lambda: bank("watched", "forked"), OF_MANY[what])
+def test_one_interrupt_after_the_other(kind: str, what: str) -> None:
+    if kind == "bank":
+        again_and_again(lambda: bank("watched", "forked"), OF_MANY[what])
+    else:
+        again_and_again(lambda: calibrator(kind, "forked"), OF_ONE[what])
 
 
 def test_a_bank_that_is_made_and_broken_off_may_have_keys_of_another_kind() -> None:
@@ -558,24 +558,3 @@ def test_ctrl_c_in_one_compiled_step_is_heard_when_all_is_done(host: str, kind: 
         gc.enable()
         signal.signal(signal.SIGALRM, before)
     assert n in seen
-
-
-def test_a_bad_score_leaves_the_key_as_it_was() -> None:
-    begun = bank("plain")
-    before = state(begun)
-    for key in (begun.key, begun.new):
-        with pytest.raises(InvalidInput):
-            begun.host.predict(key, 2.0)
-    assert state(begun) == before
-    assert begun.host.update(begun.key, begun.receipts[0], 1) == "learnt"
-
-
-def test_receipts_of_a_call_that_was_interrupted_are_good() -> None:
-    """Those that were there before it, of both kinds."""
-    for begun in interrupted_everywhere(lambda: bank("plain", "forked"), OF_MANY["fold"]):
-        known = [Forecast.from_bytes(receipt.to_bytes()) for receipt in begun.receipts]
-        statuses = [begun.host.update(begun.key, receipt, y) for receipt, y in zip(known, (1, 1, 0, 1), strict=True)]
-        assert statuses in (["learnt", "repeated", "learnt", "learnt"], ["repeated", "repeated", "repeated", "learnt"])
-    for begun in interrupted_everywhere(lambda: calibrator("classes", "forked"), OF_ONE["run"]):
-        receipt = MultiForecast.from_bytes(begun.receipts[0].to_bytes(), begun.host.classes)
-        assert begun.host.update(receipt, 2) == "learnt" and begun.host.update(begun.receipts[0], 2) == "repeated"

@@ -129,3 +129,10 @@ def test_repr() -> None:
     cal.run([[0.0, 1.0, 2.0]], ["dog"])
     assert repr(cal) == "MultiCalibrator(3 classes, method='ots', events=1, outcomes=1)"
     assert (cal.method, cal.logits) == ("ots", True)
+
+
+def test_receipts_in_bytes_get_the_labels_of_their_classes() -> None:
+    data = MultiCalibrator(CLASSES).predict([0.2, 0.3, 0.5]).to_bytes()
+    assert (MultiForecast.from_bytes(data, CLASSES).label, MultiForecast.from_bytes(data).label) == ("bird", 2)
+    with pytest.raises(InvalidInput, match="classes must be those of the forecast"):
+        MultiForecast.from_bytes(data, [*CLASSES, "fish"])

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from calibeat import Bank, Calibrator, InvalidInput, MultiCalibrator, UnknownForecast
-from calibeat._compiled import Ledger
 from calibeat.hosts.receipts import LEAST, Receipts
 
 N = 60
@@ -120,8 +119,9 @@ def test_receipts_of_another_method_are_unknown_and_damaged_ones_invalid() -> No
     assert Calibrator("tops").learn(ops.issue([0.5]), [1]).tolist() == ["unknown"]
 
 
-def test_an_outcome_that_comes_too_late_is_unknown() -> None:
-    cal = Calibrator("ops")
+@pytest.mark.parametrize("method", ["ops", "fps"])
+def test_an_outcome_that_comes_too_late_is_unknown(method: str) -> None:
+    cal = Calibrator(method)
     batch = cal.issue([0.5, 0.6])
     cal.run(np.full(4_194_310, 0.5), np.ones(4_194_310))
     later = cal.issue([0.5])
@@ -129,14 +129,6 @@ def test_an_outcome_that_comes_too_late_is_unknown() -> None:
     assert cal.learn(batch, [1, 0]).tolist() == ["unknown", "unknown"]
     with pytest.raises(UnknownForecast):
         cal.update(batch[0], 1)
-
-
-def test_a_method_that_fits_again_knows_what_is_too_old() -> None:
-    cal = Calibrator("fps")
-    batch = cal.issue([0.5, 0.6, 0.7])
-    cal._rows.ledgers[0] = Ledger.load({"first": 2, "given_up": 2, "marks": ""}, 3, 0)
-    cal._rows.bind(cal, 0)
-    assert cal.learn(batch, [1, 0, 1]).tolist() == ["unknown", "unknown", "learnt"]
 
 
 # ---- one by one, and many ------------------------------------------------------------------------------------------

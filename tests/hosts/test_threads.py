@@ -24,7 +24,6 @@ import calibeat._compiled
 import calibeat.hosts.keyed_rows
 from calibeat import AUTO, FTL, HOPS, TOPS, Bank, Beta, CalibeatError, Calibrator, Method, Monitor, MultiCalibrator
 from calibeat.hosts.bank import thread_count
-from calibeat.hosts.keyed_rows import slot_ranges
 from calibeat.monitor.monitors import Monitors
 
 # ---- the contract --------------------------------------------------------------------------------------------------
@@ -168,12 +167,14 @@ def test_threads_may_share_a_calibrator(name: str, kind: str) -> None:
         assert type(cal).from_json(text).to_json() == text
 
 
-def test_single_events_wait_while_others_are_at_work() -> None:
+def test_single_events_and_saves_wait_while_others_are_at_work(tmp_path: Path) -> None:
     for cal in (Calibrator(AUTO), Bank(AUTO)):
         key: Any = ("a",) if isinstance(cal, Bank) else ()
         forecast, done = cal.predict(*key, 0.3), list[int]()
 
         def work(cal: Any = cal, key: Any = key, forecast: Any = forecast, done: list[int] = done) -> None:
+            if key:
+                cal.save(tmp_path / "bank")
             done.append(cal.predict(*key, 0.3).event)
             cal.update(*key, forecast, 1)
             done.append(cal.events)
@@ -182,7 +183,7 @@ def test_single_events_wait_while_others_are_at_work() -> None:
         with cal._rows as rows:
             thread.start()
             thread.join(0.1)
-            assert thread.is_alive() and not done
+            assert thread.is_alive() and not done and list(tmp_path.iterdir()) == []
             assert rows.events_of(0) == 1 and rows.row(0)[1] == 0.0
         thread.join()
         assert done == [1, 2]
@@ -396,23 +397,3 @@ def test_as_many_threads_as_the_process_may_use(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
     assert thread_count(None) == 7
-
-
-def test_parts_cover_all_slots() -> None:
-    slots = np.repeat(np.arange(100, dtype=np.int32), 3)
-    for workers in (1, 2, 3, 7):
-        parts = slot_ranges(slots, 100, workers)
-        assert [slot for first, last in parts for slot in range(first, last)] == list(range(100))
-
-
-def test_a_writer_waits_for_a_reader(tmp_path: Path) -> None:
-    """A save holds the bank while it writes, not while it waits for the disk."""
-    bank = Bank(TOPS)
-    bank.run([1], [0.5], [1])
-    with bank._rows:
-        saver = threading.Thread(target=lambda: bank.save(tmp_path / "b"))
-        saver.start()
-        time.sleep(0.05)
-        assert not (tmp_path / "b").exists()
-    saver.join()
-    assert len(Bank.load(tmp_path / "b")) == 1

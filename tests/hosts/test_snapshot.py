@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
+import multi_streams
 import numpy as np
 import pytest
 from conformance import same
 from streams import STREAMS, variants
 
-from calibeat import FTL, OPS, TOPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
-from calibeat._util.sealed import checksum as _checksum
+from calibeat import FTL, OPS, TOPS, Calibrator, Fixed, Histogram, Method, MultiCalibrator, Platt, SnapshotMismatch
+from calibeat._util.sealed import checksum
+from calibeat.core import vector
 
 
 @pytest.fixture
@@ -28,16 +31,34 @@ def refused(text: Any, *messages: str) -> None:
     assert any(message in str(error.value) for message in messages), str(error.value)
 
 
-@pytest.mark.parametrize("name", variants())
+def sealed(state: dict[str, Any]) -> str:
+    """A snapshot of this content with a right checksum."""
+    state = {name: value for name, value in state.items() if name != "checksum"}
+    return json.dumps({**state, "checksum": checksum(state)})
+
+
+def trained(K: int = 3, method: str = "multi") -> MultiCalibrator:
+    cal = MultiCalibrator(K, method)
+    cal.run(*multi_streams.drifting(80, K))
+    return cal
+
+
+MAKES: dict[str, Any] = {
+    name: partial(Calibrator, method, seed=-(2**63), stream=2**63 - 1) for name, method in variants().items()
+}
+MAKES |= {f"{K} {method}": partial(trained, K, method) for K in (2, 3, 65) for method in ("raw", "ots", "multi")}
+
+
+@pytest.mark.parametrize("name", MAKES)
 def test_round_trip(name: str) -> None:
-    calibrator = Calibrator(variants()[name], seed=-(2**63), stream=2**63 - 1)
-    calibrator.run(*STREAMS["extreme"]())
-    twin = Calibrator.from_json(calibrator.to_json())
-    same(twin.row, calibrator.row)
-    assert twin.to_json() == calibrator.to_json()
-    assert twin.params == calibrator.params
-    assert repr(twin) == repr(calibrator)
-    assert Calibrator.from_json(calibrator.to_json().encode()).to_json() == calibrator.to_json()
+    calibrator = MAKES[name]()
+    if not isinstance(calibrator, MultiCalibrator):
+        calibrator.run(*STREAMS["extreme"]())
+    for text in (calibrator.to_json(), calibrator.to_json().encode()):
+        twin = type(calibrator).from_json(text)
+        same(twin.row, calibrator.row)
+        assert twin.to_json() == calibrator.to_json()
+        assert (twin.params, repr(twin)) == (calibrator.params, repr(calibrator))
 
 
 def test_white_space_and_order_do_not_matter(text: str) -> None:
@@ -113,9 +134,7 @@ def of_tops(total: float = 0.0, count: float = 0.0) -> list[float]:
     ],
 )
 def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, message: str) -> None:
-    state = {**json.loads(text), field: value}
-    del state["checksum"]
-    refused(json.dumps({**state, "checksum": _checksum(state)}), message)
+    refused(sealed({**json.loads(text), field: value}), message)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +150,8 @@ def test_histograms_that_cannot_be(place: int, value: float, message: str) -> No
     calibrator = Calibrator(Method(Histogram(5), FTL(after=4, every=2)))
     calibrator.run([0.2, 0.8, 0.4, 0.3, 0.6], [0, 1, 1, 0, 1])
     state = json.loads(calibrator.to_json())
-    del state["checksum"]
     state["row"][place] = value
-    refused(json.dumps({**state, "checksum": _checksum(state)}), message)
+    refused(sealed(state), message)
 
 
 @pytest.mark.parametrize("learner", [FTL(every=5, after=10), FTL(every=5, after=10, window=20), Fixed(after=200)])
@@ -152,9 +170,7 @@ def test_histograms_that_cannot_be(place: int, value: float, message: str) -> No
 def test_history_that_cannot_be(learner: FTL | Fixed, history: Any) -> None:
     calibrator = Calibrator(Method(Platt(), learner))
     calibrator.run(*(column[:100] for column in STREAMS["random"]()))
-    state = {**json.loads(calibrator.to_json()), "history": history}
-    del state["checksum"]
-    refused(json.dumps({**state, "checksum": _checksum(state)}), "history must hold", "outcome must be")
+    refused(sealed({**json.loads(calibrator.to_json()), "history": history}), "history must hold", "outcome must be")
 
 
 def test_the_row_is_a_read_only_copy() -> None:
@@ -164,3 +180,94 @@ def test_the_row_is_a_read_only_copy() -> None:
         row[2] = 7.0
     calibrator.update(calibrator.predict(0.9), 0)
     assert row[1] == 0.0 and calibrator.row[1] == 1.0  # of one moment, whatever happens later
+
+
+# ---- many classes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "whole JSON text"),
+        ("[]", "must be a JSON object"),
+        ('{"format": "calibeat/calibrator"}', "must have the format 'calibeat/multi'"),
+        ('{"format": "calibeat/multi", "version": 99}', "must be of version 2, got 99"),
+        ('{"format": "calibeat/multi", "version": 2}', "must have the field 'classes'"),
+    ],
+)
+def test_foreign_text(text: str, message: str) -> None:
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(text)
+
+
+def test_edited_text() -> None:
+    text = trained().to_json().replace('"events": 80', '"events": 81')
+    with pytest.raises(SnapshotMismatch, match="must have the checksum of its content"):
+        MultiCalibrator.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": 4}, "a row of width 219 for its method, got 185"),
+        ({"classes": ["a", "a", "b"]}, "classes must be different"),
+        ({"method": "best"}, "method must be"),
+        ({"logits": 1}, "logits must be True or False"),
+        ({"events": -1}, "events must be a whole number"),
+        ({"events": 79}, r"events at the last outcome in \[0, 79\]"),
+        ({"row": "abc"}, "a row of width 185 for its method, got str"),
+        ({"row": [True] * 185}, "row\\[0\\] must be"),
+        ({"settled": [7] * 80}, "settled must be an object with first"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "?"}}, "marks must be in base 64"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "AQAAAAAAAAAH"}}, "labels must be those of 3 classes"),
+        ({"history": {"x0": []}}, "history must hold nothing"),
+        ({"monitors": 7}, "monitors must be an object"),
+    ],
+)
+def test_impossible_content(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(sealed({**json.loads(trained().to_json()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (vector.N, 80.5, "outcomes as a whole number"),
+        (vector.W, 0.9, "weights of lanes"),
+        (vector.V, 0.0, "weights of stages"),
+        (vector.Z, 2.0, "weights of the spline"),
+        (vector.G, -1.0, "weights of the guard"),
+        (vector.SLOPE, 101.0, "slope in"),
+        (vector.SLOPE_INFORMATION, 1.0, "information of the slope"),
+        (vector.THETA, 1e10, "shared parameters"),
+        (vector.THETA + 3, -1.0, "H in"),
+        (vector.OFFSET, 1e3, "knots in"),
+        (vector.KNOWN, 1.0, "information of knots"),
+        (vector.BIAS, 1e10, "biases"),
+        (vector.BIAS + 3, 0.0, "information of biases"),
+        (vector.BIAS + 24, 0.0, "factors"),
+        (vector.BIAS + 42, 1.0, "information of factors"),
+        (vector.BIAS + 60, -1.0, "factors in"),
+        (vector.BIAS + 69, 1.0, "information of confusions"),
+        (-1, 0.0, "evidence"),
+    ],
+)
+def test_impossible_rows(at: int, value: float, message: str) -> None:
+    cal = trained()
+    row = json.loads(cal.to_json())["row"]
+    row[at] = value
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(sealed({**json.loads(cal.to_json()), "row": row}))
+
+
+def test_impossible_row_of_the_online_temperature() -> None:
+    state = json.loads(trained(method="ots").to_json())
+    state["row"][2] = 1e9
+    with pytest.raises(SnapshotMismatch, match="slope in"):
+        MultiCalibrator.from_json(sealed(state))
+
+
+def test_impossible_pairs() -> None:
+    cal = trained(2)
+    with pytest.raises(SnapshotMismatch, match=r"in \[0, 70\]"):
+        MultiCalibrator.from_json(sealed({**json.loads(cal.to_json()), "events": 70}))
