@@ -711,7 +711,7 @@ cdef class StreamRows:
     cdef Asked asked
     cdef int64_t latest  # the number of that forecast, if nothing was learnt since; -1 if there is none
     cdef Index latest_slot
-    cdef bint small
+    cdef bint small, is_auto
     cdef Cells cells  # where there are groups
     cdef EventWords maker  # of their words; None where there are none
     cdef Pool pool  # that new keys start from
@@ -732,6 +732,7 @@ cdef class StreamRows:
             raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
         self.width, self.stride, self.counts_losses, self.lock = width, stride, counts_losses, lock
         self.scratch, self.small, self.K = F64(&self.receipt[0], self.spec.receipt), self.spec.receipt == 0, 1
+        self.is_auto = k_core_loops_is_auto(self.spec)
         if refits:
             self.unusual |= REFITS
 
@@ -1066,6 +1067,8 @@ cdef class StreamRows:
                 &self.spec, &self.cells, row, score, u, I64(words, self.cells.attributes), receipt, &self.asked, &played
             )
             return played
+        if self.is_auto:
+            return ask_auto(&self.spec, row, score, receipt, &self.asked)
         if self.small:
             return ask_small(&self.spec, row, score, u, receipt, &self.asked)
         return ask_any(&self.spec, row, score, u, receipt, &self.asked)
@@ -1168,7 +1171,10 @@ cdef class StreamRows:
                 F64(&forecast.receipt[0], forecast.width),
             )
         elif self.is_latest(slot, forecast.event, forecast.seen, forecast.origin):  # nothing has moved since it was asked
-            settle_any(&self.spec, row, t, &self.asked, forecast.cell, y, self.scratch, self.small)
+            if self.is_auto:
+                settle_auto(&self.spec, row, t, &self.asked, y, self.scratch)
+            else:
+                settle_any(&self.spec, row, t, &self.asked, forecast.cell, y, self.scratch, self.small)
         else:
             memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
             learn_late(
@@ -1428,6 +1434,8 @@ def not_a_receipt(given, str kind, outcome):
     return InvalidInput(f"forecast must be a {kind} made by predict, got {type(given).__name__}{hint}")
 
 
+# For AUTO, and for methods without a receipt, what a kernel does not need is a constant: the compiler leaves it out.
+
 cdef Played ask_small(Spec* spec, F64 row, double score, double u, F64 receipt, Asked* asked) noexcept nogil:
     cdef Spec small = spec[0]
     small.receipt, small.mixes, small.guard = 0, False, 0
@@ -1438,6 +1446,12 @@ cdef Played ask_small(Spec* spec, F64 row, double score, double u, F64 receipt, 
 cdef Played ask_any(Spec* spec, F64 row, double score, double u, F64 receipt, Asked* asked) noexcept nogil:
     asked[0] = k_core_kernel_ask(spec[0], row, score, receipt)
     return k_core_kernel_play(spec[0], row, asked[0], u, receipt)
+
+
+cdef Played ask_auto(Spec* spec, F64 row, double score, F64 receipt, Asked* asked) noexcept nogil:
+    cdef Spec auto = k_core_loops_as_auto(spec[0])
+    asked[0] = k_core_kernel_ask(auto, row, score, receipt)
+    return k_core_kernel_play(auto, row, asked[0], 0.0, receipt)
 
 
 # With groups. They stand apart: calls without groups shall not pay for their room on the stack.
@@ -1470,6 +1484,10 @@ cdef void settle_any(Spec* spec, F64 row, double t, Asked* asked, Index cell, do
         k_core_kernel_settle(less, row, t, asked[0], cell, y, receipt)
     else:
         k_core_kernel_settle(spec[0], row, t, asked[0], cell, y, receipt)
+
+
+cdef void settle_auto(Spec* spec, F64 row, double t, Asked* asked, double y, F64 receipt) noexcept nogil:
+    k_core_kernel_settle(k_core_loops_as_auto(spec[0]), row, t, asked[0], 0, y, receipt)
 
 
 cdef void learn_late(Spec* spec, F64 row, double t, double score, Index cell, double y, F64 receipt, bint small) noexcept nogil:
