@@ -22,7 +22,9 @@ from .layout import THETA
 from .limits import Block, Limit, matrices
 from .parts import Columns, Features, Learner
 from .subset import kernel
+from .weights import Lesson, spread
 
+MOST_STEP = 10.0  # outcomes that one of OGD counts as, at most
 MOST_SUM = 1e18  # of AIOLI's c: less than 50 per outcome, of the stream or of the pool that it started from
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
@@ -234,30 +236,34 @@ class AIOLI(OnlineLearner):
 
 @kernel
 def ons_step(
-    row: Vector, at: int, d: int, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
+    row: Vector, at: int, d: int, x0: float, x1: float, x2: float, p: float, lesson: Lesson, gain: float, radius: float
 ) -> None:
-    """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma.
+    """g = (p - y) x;  A += omega g g';  theta = projection of theta - gain A^-1 omega g,  gain = 1/gamma.
 
-    theta and then A lie in the row from `at` on.
+    Of many trials A gets the sum of their g g'. Not omega^2: one large weight would freeze the learner. theta and then A
+    lie in the row from `at` on.
     """
-    g0, g1, g2 = error * x0, error * x1, error * x2
+    error, omega = p - lesson.y, lesson.omega
+    size = math.sqrt(spread(lesson.y, p)) if lesson.is_share else error
+    g0, g1, g2 = size * x0, size * x1, size * x2
     t1 = t2 = a01 = a02 = a11 = a12 = a22 = 0.0
     if d == 2:
         t0, t1 = row[at], row[at + 1]
-        row[at + 2] = a00 = row[at + 2] + g0 * g0
-        row[at + 3] = a01 = row[at + 3] + g0 * g1
-        row[at + 4] = a11 = row[at + 4] + g1 * g1
+        row[at + 2] = a00 = row[at + 2] + omega * (g0 * g0)
+        row[at + 3] = a01 = row[at + 3] + omega * (g0 * g1)
+        row[at + 4] = a11 = row[at + 4] + omega * (g1 * g1)
     elif d == 3:
         t0, t1, t2 = row[at], row[at + 1], row[at + 2]
-        row[at + 3] = a00 = row[at + 3] + g0 * g0
-        row[at + 4] = a01 = row[at + 4] + g0 * g1
-        row[at + 5] = a02 = row[at + 5] + g0 * g2
-        row[at + 6] = a11 = row[at + 6] + g1 * g1
-        row[at + 7] = a12 = row[at + 7] + g1 * g2
-        row[at + 8] = a22 = row[at + 8] + g2 * g2
+        row[at + 3] = a00 = row[at + 3] + omega * (g0 * g0)
+        row[at + 4] = a01 = row[at + 4] + omega * (g0 * g1)
+        row[at + 5] = a02 = row[at + 5] + omega * (g0 * g2)
+        row[at + 6] = a11 = row[at + 6] + omega * (g1 * g1)
+        row[at + 7] = a12 = row[at + 7] + omega * (g1 * g2)
+        row[at + 8] = a22 = row[at + 8] + omega * (g2 * g2)
     else:
         t0 = row[at]
-        row[at + 1] = a00 = row[at + 1] + g0 * g0
+        row[at + 1] = a00 = row[at + 1] + omega * (g0 * g0)
+    g0, g1, g2 = omega * (error * x0), omega * (error * x1), omega * (error * x2)
     s0, s1, s2 = solve(d, a00, a01, a02, a11, a12, a22, g0, g1, g2)
     t0, t1, t2 = t0 - gain * s0, t1 - gain * s1, t2 - gain * s2
     if t0 * t0 + t1 * t1 + t2 * t2 > radius * radius:
@@ -270,8 +276,12 @@ def ons_step(
 
 
 @kernel
-def ogd_step(row: Vector, d: int, x0: float, x1: float, x2: float, error: float, step: float, radius: float) -> None:
-    """theta = projection on the Euclidean ball of theta - step error x."""
+def ogd_step(
+    row: Vector, d: int, x0: float, x1: float, x2: float, p: float, lesson: Lesson, step: float, radius: float
+) -> None:
+    """theta = projection on the Euclidean ball of theta - step omega (p - y) x, where omega counts as at most ten."""
+    error = p - lesson.y
+    step *= min(MOST_STEP, lesson.omega)
     t0 = row[THETA] - step * (error * x0)
     t1 = row[THETA + 1] - step * (error * x1) if d > 1 else 0.0
     t2 = row[THETA + 2] - step * (error * x2) if d > 2 else 0.0
@@ -313,11 +323,12 @@ def aioli_logit(row: Vector, d: int, x0: float, x1: float, x2: float) -> float:
 
 @kernel
 def aioli_step(
-    row: Vector, d: int, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
+    row: Vector, d: int, x0: float, x1: float, x2: float, p: float, z: float, lesson: Lesson, share: float
 ) -> None:
-    """h = p (1 - p) share, share = 1/(1 + B R_x);  Q += h x x';  c += (p - y - h z) x."""
+    """h = p (1 - p) share, share = 1/(1 + B R_x);  Q += omega h x x';  c += omega (p - y - h z) x."""
     h = p * (1.0 - p) * share
-    k = p - y - h * z
+    k = lesson.omega * (p - lesson.y - h * z)
+    h *= lesson.omega
     row[THETA] += k * x0
     if d == 2:
         row[THETA + 1] += k * x1

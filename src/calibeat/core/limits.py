@@ -2,7 +2,8 @@
 
 A limit never refuses a row that a stream can reach. It keeps out what the kernels do not expect: NaN and infinity, a
 parameter outside its ball, more ones than outcomes, a number of memory that is not there. What grows with the outcomes
-has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n].
+has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n]. Where outcomes had weights,
+each may count as much as the largest weight of the most trials.
 
     from .limits import Block, Limit
 
@@ -23,12 +24,13 @@ from calibeat._util.types import Ints, Table, Vector
 from calibeat.errors import InvalidInput
 
 from .algebra import whole_part
-from .layout import N
+from .layout import CLIPPED, TOTAL, N
 from .stats import EVENTS, LOSS_FLOOR, LOSSES, STATS
 from .subset import loop
 
 MOST_COUNT = 2.0**53  # counts above are no longer exact
 LEAST_WEIGHT = 1e-18  # of a part of a mixture, which gets a share of 0.5/n back with each outcome
+MOST_WEIGHT, MOST_TRIALS = 1e12, 1e9  # of an outcome
 MOST_PARAMETER = 1e9  # of a parameter that no ball bounds: it moves by less than 3 per outcome, back and forth
 NATS_PER_OUTCOME = 17.0  # what an outcome can cost a probability inside [1e-7, 1 - 1e-7], and more
 ROUNDED = 1.0 + 1e-9  # room for rounding
@@ -80,8 +82,9 @@ def weights(of: str, count: int, low: float = LEAST_WEIGHT) -> Block:
 
 def tallies(count: int, imagined: float = 0.0) -> Block:
     """Pairs of a sum of outcomes and their count; `imagined` of them need not have happened."""
-    total = Limit("a sum of outcomes", 0.0, imagined, rises=1.0, under=1)
-    return Block((total, Limit("a count of outcomes", 0.0, imagined, rises=1.0, whole=True)), count)
+    most = imagined * MOST_WEIGHT  # imagined events count in the weights of the pool that they come from
+    total = Limit("a sum of outcomes", 0.0, most, rises=1.0, under=1)
+    return Block((total, Limit("a count of outcomes", 0.0, most, rises=1.0)), count)
 
 
 def tempering(falls: float = 0.0, rises: float = NATS_PER_OUTCOME) -> Block:
@@ -106,6 +109,8 @@ class Bounds(NamedTuple):
     falls: Vector
     rises: Vector
     outcomes: int  # the column with n
+    total: int  # the column that is above 0 where outcomes had weights; -1: there is none
+    weighted: bool  # whether all rows had weights
     whole: Ints  # columns
     under: Ints  # pairs of columns: the first is at most the second
     mixtures: Ints  # of each mixture: how many columns it has, and these
@@ -124,10 +129,13 @@ def find_bad(rows: Vector, stride: int, bounds: Bounds, wrong: Vector) -> int:  
     for i in range(len(rows) // stride):
         row = rows[i * stride : (i + 1) * stride]
         n, what = row[bounds.outcomes], OUTSIDE
+        grown = n
+        if bounds.weighted or (bounds.total >= 0 and row[bounds.total] != 0.0):
+            grown = n * (MOST_WEIGHT * MOST_TRIALS)
         column = -1 if 0.0 <= n <= MOST_COUNT else bounds.outcomes
         low, high = bounds.low[bounds.outcomes], bounds.high[bounds.outcomes]
         for j in range(stride):
-            least, most = bounds.low[j] - bounds.falls[j] * n, bounds.high[j] + bounds.rises[j] * n
+            least, most = bounds.low[j] - bounds.falls[j] * grown, bounds.high[j] + bounds.rises[j] * grown
             if column < 0 and not least <= row[j] <= most:
                 column, low, high = j, least, most
         for k in range(len(bounds.whole)):
@@ -165,9 +173,12 @@ def find_bad(rows: Vector, stride: int, bounds: Bounds, wrong: Vector) -> int:  
 
 
 class RowLimits:
-    """The limits of a row that consists of these blocks; `outcomes` is the column that counts them."""
+    """The limits of a row that consists of these blocks.
 
-    def __init__(self, blocks: Iterable[Block], outcomes: int) -> None:
+    `outcomes` is the column that counts them, and `total`, if there is one, is above 0 where they had weights.
+    """
+
+    def __init__(self, blocks: Iterable[Block], outcomes: int, total: int = -1) -> None:
         self._blocks = list(blocks)
         parts, mixtures, triangles, at = [], dict[str, list[int]](), list[int](), 0
         for block in self._blocks:
@@ -188,6 +199,8 @@ class RowLimits:
             falls,
             rises,
             outcomes,
+            total,
+            False,
             np.flatnonzero(whole),
             np.stack([above, above + under[above].astype(np.int64)], axis=1).reshape(-1),
             np.array(sums, dtype=np.int64),
@@ -207,14 +220,18 @@ class RowLimits:
             column -= size
         return block.columns[column % len(block.columns)].name
 
-    def check(self, rows: Table, until: float = 0.0, what: str = "rows", at: str = "row") -> None:
+    def check(
+        self, rows: Table, until: float = 0.0, what: str = "rows", at: str = "row", *, weighted: bool = False
+    ) -> None:
         """Check rows, which have no other columns; `what` they are, and what one of them is called, if it is named.
+
+        `weighted` says that outcomes had weights, where no column of the rows does.
 
         Raises
         ------
         InvalidInput : a number cannot be in such a row. The message names the first one.
         """
-        bounds = self.bounds._replace(high=np.where(self._until, until, self.bounds.high))
+        bounds = self.bounds._replace(high=np.where(self._until, until, self.bounds.high), weighted=weighted)
         flat = np.ascontiguousarray(rows).reshape(-1)
         wrong = np.zeros(4)
         row = find_bad(flat, len(self), bounds, wrong)
@@ -230,10 +247,13 @@ class RowLimits:
         raise InvalidInput(f"{what} must {must}, got {got!r}{f' - at {at} {row}' if at else ''}")
 
 
-def _counts(width: int) -> Block:
-    """The first two columns of a row of this width."""
+def _counts(width: int) -> list[Block]:
+    """The first columns of a row of this width: its counts, and the sums of weights."""
     events = Limit("events at the last outcome", 0.0, MOST_COUNT, whole=True, under=width + EVENTS)
-    return Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
+    counts = Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
+    once, squared = Limit("sums of weights", 0.0, 0.0, rises=1.0), Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT)
+    clipped = Limit("clipped weights", 0.0, MOST_COUNT, whole=True, under=N - CLIPPED)
+    return [counts, Block((once, squared)), Block((once, squared)), Block((once, squared, clipped))]
 
 
 def _stats() -> list[Block]:
@@ -242,7 +262,8 @@ def _stats() -> list[Block]:
     last = Limit("a last event", 0.0, 0.0, whole=True, until=True)
     # A score of many classes may be above 1 by a rounding, and its loss below 0.
     rises = 1.01 * max(2.0, -math.log(LOSS_FLOOR))
-    return [Block((events, last, *(Limit(name, 0.0, 0.0, 1e-11, rises) for name in LOSSES)))]
+    losses = (Limit(name, 0.0, 0.0, 1e-11, rises) for name in LOSSES)
+    return [Block((events, last, *losses, Limit("a sum of weights", 0.0, 0.0, rises=1.0)))]
 
 
 @lru_cache(maxsize=64)
@@ -250,7 +271,7 @@ def limits_of(method: Any, groups: Any = None) -> RowLimits:
     """The limits of a row of a method, behind it the numbers of groups, if there are any, and the stats."""
     own = [*method.limits(), *(() if groups is None else groups.limits())]
     width = method.width + (0 if groups is None else groups.row_width)
-    return RowLimits([_counts(width), *own, *_stats()], N)
+    return RowLimits([*_counts(width), *own, *_stats()], N, TOTAL)
 
 
 def check_rows(method: Any, matrix: Table, clock: float, groups: Any = None) -> None:

@@ -19,7 +19,7 @@ from .auto import Lanes
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
 from .guard import Guard
-from .layout import THETA, Spec
+from .layout import THETA, WEIGHT_SUMS, Spec
 from .learners import ONS
 from .limits import NATS_PER_OUTCOME, Block, evidence
 from .parts import PARTS, READ, Calibeater, Columns, Features, Learner, Part
@@ -117,7 +117,7 @@ class Method:
 
     @cached_property
     def width(self) -> int:
-        """How many float64 numbers the state of one stream takes: AUTO 171, OPS 7, TOPS 27, HOPS 207."""
+        """How many float64 numbers the state of one stream takes: AUTO 178, OPS 14, TOPS 34, HOPS 214."""
         return len(self.initial_row())
 
     @cached_property
@@ -130,11 +130,12 @@ class Method:
         return [] if self.learner is None else self.learner.tail()
 
     def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, theta, matrix, cells, guard, evidence, tail]."""
+        """The row of a stream that has seen nothing: [t, n, weights, theta, matrix, cells, guard, evidence, tail]."""
         cells = [] if self.calibeater is None else self.calibeater.initial()
         guard = [] if self.guard is None else self.guard.initial()
         evidence = [0.0, 1.0] if self.mixes else []
-        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *guard, *evidence, *self._tail])
+        counts = [0.0] * (2 + WEIGHT_SUMS)
+        return np.array([*counts, *self._initial_parameters(), *cells, *guard, *evidence, *self._tail])
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:

@@ -20,20 +20,23 @@ them: T is the largest 1 + G so far, and a part counts with its likelihood to th
 
 A row of MULTI::
 
-    0 t    1 n    2-7 w (four lanes, raw score, ONS)    8-10 v (mean, factors, confusion)    11-12 z (plain, spline)
-    13-14 g (expert, ONS)    15-16 A, its information    17-52 four times (theta 3, H 00 01 02 11 12 22)
-    53-63 offsets    64-74 information of the offsets    75.. four times (b K, I K)
+    0 t    1 n    2-8 sums of weights    9-14 w (four lanes, raw score, ONS)    15-17 v (mean, factors, confusion)
+    18-19 z (plain, spline)    20-21 g (expert, ONS)    22-23 A, its information
+    24-59 four times (theta 3, H 00 01 02 11 12 22)    60-70 offsets    71-81 information of the offsets
+    82.. four times (b K, I K)
     then rho (K x 6), its information (K x 6), and for K <= 64 kappa (K x K, row = named class), its information
     then what late labels need, 30 numbers that do not move while labels come at once:
     0-7 G and T of w, of v, of z, of g    8 w_6    9 mean lag    10-14 eta    15-29 its information, the upper triangle
 
-It is 105 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has the row t, n, A, information; the
-raw scores have t, n. Behind them stand two numbers of the evidence. As for two classes, t is the number of forecasts
+It is 112 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has behind t, n and the sums A and its
+information; the raw scores have nothing. Behind them stand two numbers of the evidence. As for two classes, t is the number of forecasts
 that were made when the last label was learnt: a forecast does not touch the row.
 
 A receipt is n, A, the K scores. That of MULTI goes on with what was in force: the spline's offset, w 7, v 3, z 2, g 2,
 eta 5; and with what the stages said: the logits of the four lanes, their largest at 0 (4 K), s (K), for K <= 64 r (K).
 It is 22 + 7 K wide, 22 + 6 K beyond 64 classes. All else that was issued follows from these.
+
+A label with a weight (`weights`) is learnt in portions; after each the row is asked again. What it forgets, it forgets once.
 """
 
 from __future__ import annotations
@@ -52,11 +55,13 @@ from calibeat.errors import InvalidInput, UnknownMethod
 
 from .algebra import exp, ln, power
 from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
-from .layout import N, Spec, T
+from .layout import THETA as FIRST
+from .layout import TOTAL, N, Spec, T
 from .limits import MOST_PARAMETER, NATS_PER_OUTCOME, ROUNDED, Block, Limit, evidence, matrices, tempering, weights
 from .spline import EXPERT_KNOTS, INFORMATION, knot, knot_limits, move_knots
-from .subset import entry, kernel, loop
+from .subset import entry, kernel, large_kernel, loop
 from .subset import scratch as small_scratch
+from .weights import LEAST_SPREAD, Lesson, Outcome, is_nothing, is_plain, lump, note_event, one_event, pace, portion
 
 RAW_SCORES, ONLINE_TEMPERATURE, MULTI = 0, 1, 2
 CODES = {"raw": RAW_SCORES, "ots": ONLINE_TEMPERATURE, "multi": MULTI}
@@ -64,11 +69,11 @@ LANE_NAMES = ("still", "slow", "fast", "priors only", "raw score", "online tempe
 MOST_CONFUSED = 64  # classes with a table of confusions; beyond, 2 K^2 numbers are too many
 
 # ---- the row -------------------------------------------------------------------------------------------------------
-W, V, Z, G = 2, 8, 11, 13
-SLOPE, SLOPE_INFORMATION = 15, 16
-THETA, THETA_WIDTH = 17, 9
-OFFSET, KNOWN = 53, 64
-BIAS = 75
+W, V, Z, G = FIRST, FIRST + 6, FIRST + 9, FIRST + 11
+SLOPE, SLOPE_INFORMATION = FIRST + 13, FIRST + 14  # those of the online temperature alone stand at FIRST
+THETA, THETA_WIDTH = FIRST + 15, 9
+OFFSET, KNOWN = FIRST + 51, FIRST + 62
+BIAS = FIRST + 73
 
 BIAS_VARIANCES = (0.1, 1.0, 1.0, 1.0)
 THETA_INFORMATION = (4.0, 0.0, 0.0, 1.0, 0.0, 0.25)  # of a, c, d: the upper triangle of H_0
@@ -113,7 +118,7 @@ def late_at(K: int) -> int:
 def evidence_at(method: int, K: int) -> int:
     """Where the evidence stands: behind the numbers of the method."""
     if method != MULTI:
-        return 4 if method == ONLINE_TEMPERATURE else 2
+        return FIRST + 2 if method == ONLINE_TEMPERATURE else FIRST
     return late_at(K) + LATE_WIDTH
 
 
@@ -146,7 +151,7 @@ class VectorMethod:
     InvalidInput : fewer than two classes.
 
     >>> VectorMethod("multi", 3).width, VectorMethod("ots", 3).width
-    (185, 6)
+    (192, 13)
     """
 
     name: str
@@ -202,7 +207,7 @@ class VectorMethod:
         row = np.zeros(self.width)
         row[-1] = 1.0
         if self.name == "ots":
-            row[2:4] = 1.0, ONS_RHO
+            row[FIRST : FIRST + 2] = 1.0, ONS_RHO
         if self.name != "multi":
             return row
         row[W : W + 6] = 1.0 / 6.0
@@ -292,7 +297,7 @@ class VectorMethod:
     def params_of_rows(self, rows: Table, *, named: bool = False) -> dict[str, Any]:
         """The parameters of many rows, a column each; those of single classes (`named`) only if asked for."""
         if self.name != "multi":
-            return {"a": rows[:, 2].copy()} if self.name == "ots" else {}
+            return {"a": rows[:, FIRST].copy()} if self.name == "ots" else {}
         w = rows[:, W : W + 6] / rows[:, W : W + 6].sum(
             axis=1, keepdims=True
         )  # the horizon lane has no parameters of its own
@@ -344,7 +349,7 @@ def frozen_numbers(method: VectorMethod, row: Vector) -> dict[str, Any]:
     if method.name == "raw":
         return {}
     if method.name == "ots":
-        return {"slope": float(row[2])}
+        return {"slope": float(row[FIRST])}
     rho, kappa, late = BIAS + 8 * K, BIAS + 20 * K, late_at(K)
     confusion = row[kappa : kappa + K * K].reshape(K, K).tolist() if K <= MOST_CONFUSED else []
     return {
@@ -705,10 +710,10 @@ def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float) -
 
 
 @kernel
-def weigh(K: int, row: Vector, alpha: float, lag: float, said: Vector) -> None:
+def weigh(K: int, row: Vector, alpha: float, lag: float, omega: float, said: Vector) -> None:
     """w, v, z and g learn what each part had said of the label."""
     late = late_at(K)
-    if row[late + HORIZON_WEIGHT] == 0.0:  # the first late label wakes the horizon lane
+    if lag > 0.0 and row[late + HORIZON_WEIGHT] == 0.0:  # the first late label wakes the horizon lane
         for lane in range(6):
             row[W + lane] *= 6.0 / 7.0
         row[late + HORIZON_WEIGHT] = 1.0 / 7.0
@@ -716,32 +721,44 @@ def weigh(K: int, row: Vector, alpha: float, lag: float, said: Vector) -> None:
     for lane in range(6):
         w[lane] = row[W + lane]
     w[6] = row[late + HORIZON_WEIGHT]
-    reweigh(row, late + OF_LANES, w, 7, said[SAID_LANES:], said[SAID_STAGES], lag, alpha)
+    lanes = 7 if w[6] > 0.0 else 6
+    reweigh(row, late + OF_LANES, w, lanes, said[SAID_LANES:], said[SAID_STAGES], lag, alpha, omega)
     for lane in range(6):
         row[W + lane] = w[lane]
     row[late + HORIZON_WEIGHT] = w[6]
     stages = 3 if K <= MOST_CONFUSED else 2
-    reweigh(row, late + OF_STAGES, row[V:], stages, said[SAID_STAGES:], said[SAID_MIXED], lag, alpha)
-    reweigh(row, late + OF_SPLINE, row[Z:], 2, said[SAID_TOP:], said[SAID_TOP + 2], lag, alpha)
-    reweigh(row, late + OF_GUARD, row[G:], 2, said[SAID_GUARD:], said[SAID_GUARD + 2], lag, alpha)
+    reweigh(row, late + OF_STAGES, row[V:], stages, said[SAID_STAGES:], said[SAID_MIXED], lag, alpha, omega)
+    reweigh(row, late + OF_SPLINE, row[Z:], 2, said[SAID_TOP:], said[SAID_TOP + 2], lag, alpha, omega)
+    reweigh(row, late + OF_GUARD, row[G:], 2, said[SAID_GUARD:], said[SAID_GUARD + 2], lag, alpha, omega)
 
 
 @kernel
-def reweigh(row: Vector, at: int, w: Vector, J: int, L: Vector, mixed: float, lag: float, alpha: float) -> None:
-    """w <- (1 - alpha) w L^(1/T)/sum + alpha/J, L the likelihoods of J parts; G and T stand in the row at `at`.
+def reweigh(
+    row: Vector, at: int, w: Vector, J: int, L: Vector, mixed: float, lag: float, alpha: float, omega: float
+) -> None:
+    """w <- (1 - alpha) w L^(omega/T)/sum + alpha/J, L the likelihoods of J parts; G and T stand in the row at `at`.
 
-    A late label adds ln(sum w L / mixed) to G, signed: what the weights of now would have saved. When 1 + G is a tenth
-    above T, T <- 1 + G, and the weights are flattened to match: w <- w^c/sum, c = T_before/T.
+    A late label adds omega ln(sum w L / mixed) to G, signed: what the weights of now would have saved. One that counts for
+    more than T adds `lump`. When 1 + G is a tenth above T, T <- 1 + G, and the weights are flattened to match:
+    w <- w^c/sum, c = T_before/T.
     """
     stale, T = row[at + STALENESS], row[at + TEMPER]
     u = small_scratch(8)
     for k in range(J):
         u[k] = w[k] * L[k]
+    fresh = sum_of_eight(u)
     if lag > 0.0:
-        stale += ln(sum_of_eight(u) / mixed)
-    if T > 1.0:
+        stale += omega * ln(fresh / mixed)
+    if omega > T:
+        best = L[0]
+        for k in range(1, J):
+            best = max(best, L[k])
         for k in range(J):
-            u[k] = w[k] * power(L[k], 1.0 / T)
+            u[k] = w[k] * power(L[k] / best, omega / T)
+        stale += lump(T, sum_of_eight(u), ln(best), ln(fresh), omega)
+    elif omega != T:
+        for k in range(J):
+            u[k] = w[k] * power(L[k], omega / T)
     keep, gift = (1.0 - alpha) / sum_of_eight(u), alpha / J
     for k in range(J):
         w[k] = keep * u[k] + gift
@@ -774,14 +791,15 @@ def packed(i: int, j: int) -> int:
 
 
 @kernel
-def learn_horizon(K: int, row: Vector, late: int, y: int, work: Vector) -> None:
+def learn_horizon(K: int, row: Vector, late: int, y: int, omega: float, work: Vector) -> None:
     """P <- k P + (1 - k) I/.3 + q Cov(phi);  step = q P^-1 r, r = phi_y - mean;  eta += step min(1, 2/(step r)).
 
-    Under e_6; the scratch holds it, and phi. q = 1/(1 + D/100), D the mean lag; k = 1 - q/1000.
+    Under e_6; the scratch holds it, and phi. q = omega/(1 + D/100), D the mean lag; k = 1 - 1/(1 + D/100)/1000.
     """
     h, weighted, P = block(K, work, HORIZON), block(K, work, WEIGHTED), row[late + ETA_INFORMATION : late + LATE_WIDTH]
     q = 1.0 / (1.0 + row[late + MEAN_LAG] / LAG_TEMPER)
     keep = 1.0 - q / HORIZON_WINDOW
+    q *= omega
     mean = small_scratch(5)
     step = small_scratch(5)
     for i in range(5):
@@ -849,8 +867,11 @@ def moments(
 
 
 @kernel
-def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
-    """H <- keep H + (1 - keep) H_0 + Cov(x, f, u);  theta += H^-1 r min(1, 2/(r H^-1 r)), r = (x, f, u)_y - mean."""
+def learn_shared(K: int, row: Vector, lane: int, y: int, part: float, forgets: bool, work: Vector) -> None:
+    """H <- keep H + (1 - keep) H_0 + b Cov(x, f, u);  theta += H^-1 b r min(1, 2/(b r H^-1 r)), r = (x, f, u)_y - mean.
+
+    b is the portion; the first one of a label `forgets`.
+    """
     x, f, u, e = block(K, work, X), block(K, work, F), block(K, work, U), block(K, work, LANE + lane)
     x_y, f_y, u_y = x[y], f[y], u[y]
     mx, mf, mxx, mxf, mff, mu = moments(e, x, f, u, x_y, f_y)
@@ -866,28 +887,40 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
         muu = 1.0 - mu
         mu, mux, muf = -muu, -mx, -mf
     at = THETA + THETA_WIDTH * lane
-    keep = KEEP_1 if lane == 1 else KEEP_2 if lane == 2 else 1.0
-    h00 = keep * row[at + 3] + (1.0 - keep) * 4.0 + (mxx - mx * mx)
-    h01 = keep * row[at + 4] + (mxf - mx * mf)
-    h02 = keep * row[at + 5] + (mux - mx * mu)
-    h11 = keep * row[at + 6] + (1.0 - keep) + (mff - mf * mf)
-    h12 = keep * row[at + 7] + (muf - mf * mu)
-    h22 = keep * row[at + 8] + (1.0 - keep) * 0.25 + (muu - mu * mu)
+    keep = 1.0 if not forgets else KEEP_1 if lane == 1 else KEEP_2 if lane == 2 else 1.0
+    h00 = keep * row[at + 3] + (1.0 - keep) * 4.0 + part * (mxx - mx * mx)
+    h01 = keep * row[at + 4] + part * (mxf - mx * mf)
+    h02 = keep * row[at + 5] + part * (mux - mx * mu)
+    h11 = keep * row[at + 6] + (1.0 - keep) + part * (mff - mf * mf)
+    h12 = keep * row[at + 7] + part * (muf - mf * mu)
+    h22 = keep * row[at + 8] + (1.0 - keep) * 0.25 + part * (muu - mu * mu)
     row[at + 3], row[at + 4], row[at + 5] = h00, h01, h02
     row[at + 6], row[at + 7], row[at + 8] = h11, h12, h22
     s0, s1, s2 = solved(h00, h01, h02, h11, h12, h22, -mx, -mf, -mu)
-    gain = -(s0 * mx + s1 * mf + s2 * mu)
-    gain = STEP / (max(STEP, gain))
+    gain = -part * (s0 * mx + s1 * mf + s2 * mu)
+    gain = part * (STEP / (max(STEP, gain)))
     row[at] += s0 * gain
     row[at + 1] += s1 * gain
     row[at + 2] += s2 * gain
 
 
 @kernel
-def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
-    """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
+def learn_biases(K: int, row: Vector, lane: int, y: int, part: float, forgets: bool, work: Vector) -> None:
+    """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I.
+
+    Of a portion: I gets that much of e(1-e), and b of its step, which is at most 2.
+    """
     e, at = block(K, work, LANE + lane), BIAS + 2 * lane * K
     b, information = row[at : at + K], row[at + K : at + 2 * K]
+    if part != 1.0 or not forgets:
+        keep = 1.0 if lane == 0 or not forgets else KEEP_1 if lane == 1 else KEEP_2 if lane == 2 else KEEP_BIAS_3
+        for k in range(K):
+            p, old = e[k], keep * information[k]
+            known = old + (1.0 - keep) + part * p * (1.0 - p)
+            information[k] = known
+            b[k] = b[k] * (old / (old + (1.0 - keep))) - min(STEP, part * p / known)
+        b[y] += min(STEP, part / information[y])
+        return
     if lane == 0:
         for k in range(K):
             p = e[k]
@@ -926,40 +959,46 @@ def solved(
 
 
 @kernel
-def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
-    """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += g^2;  A = clip(A - 10 g/H)."""
+def slope_step(K: int, row: Vector, at: int, y: int, omega: float, work: Vector) -> None:
+    """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += omega g^2;  A = clip(A - 10 omega g/H)."""
     x, o = block(K, work, X), block(K, work, ONLINE)
     x_y, g = x[y], 0.0
     for k in range(K):
         g += o[k] * (x[k] - x_y)
-    row[at + 1] += g * g
-    A = row[at] - ONS_GAIN * g / row[at + 1]
+    row[at + 1] += omega * (g * g)
+    A = row[at] - ONS_GAIN * (omega * g) / row[at + 1]
     A = min(ONS_RADIUS, A)
     row[at] = max(-ONS_RADIUS, A)
 
 
+LEAST_STEP = -0.5  # of a factor
+
+
 @kernel
-def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
-    """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise."""
+def learn_factors(K: int, row: Vector, y: int, part: float, work: Vector) -> None:
+    """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise.
+
+    With a portion in h. No step more than halves a factor, which those of portion 1 never do.
+    """
     m, s, r = block(K, work, MEAN), block(K, work, FACTORED), block(K, work, CONFUSED)
     rho, ell = row[BIAS + 8 * K : BIAS + 14 * K], row[BIAS + 14 * K : BIAS + 20 * K]
     for k in range(K):
         j, h = place(m[k])
         p = s[k]
         j += 6 * k
-        left, variance, error = 1.0 - h, p * (1.0 - p), (1.0 if k == y else 0.0) - p
+        left, variance, error = 1.0 - h, part * (p * (1.0 - p)), part * ((1.0 if k == y else 0.0) - p)
         known, known_right = ell[j] + left * variance, ell[j + 1] + h * variance
         ell[j], ell[j + 1] = known, known_right
-        rho[j] *= 1.0 + left * error / known
-        rho[j + 1] *= 1.0 + h * error / known_right
+        rho[j] *= 1.0 + max(LEAST_STEP, left * error / known)
+        rho[j + 1] *= 1.0 + max(LEAST_STEP, h * error / known_right)
     if K <= MOST_CONFUSED:
         at = BIAS + 20 * K + int(work[NAMED]) * K
         kappa, info = row[at : at + K], row[at + K * K : at + K * K + K]
         for k in range(K):
             p = r[k]
-            known = info[k] + p * (1.0 - p)
+            known = info[k] + part * (p * (1.0 - p))
             info[k] = known
-            kappa[k] *= 1.0 + ((1.0 if k == y else 0.0) - p) / known
+            kappa[k] *= 1.0 + max(LEAST_STEP, part * ((1.0 if k == y else 0.0) - p) / known)
 
 
 @kernel
@@ -982,7 +1021,7 @@ def ask_read(method: int, K: int, row: Vector, work: Vector) -> None:
     """Everything that the row of now says of the score that was read, into the scratch."""
     if method == RAW_SCORES:
         return
-    slope_logits(K, row[SLOPE if method == MULTI else 2], work)
+    slope_logits(K, row[SLOPE if method == MULTI else FIRST], work)
     if method == ONLINE_TEMPERATURE:
         o, logits = block(K, work, ONLINE), block(K, work, LOGIT + 4)
         for k in range(K):
@@ -1025,7 +1064,7 @@ def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, wo
     for k in range(K):
         receipt[SCORE + k] = score[k]
     if method == ONLINE_TEMPERATURE:
-        receipt[ISSUED_SLOPE] = row[2]
+        receipt[ISSUED_SLOPE] = row[FIRST]
     elif method == MULTI:
         receipt[ISSUED_SLOPE] = row[SLOPE]
         remember(K, row, work, receipt[SCORE + K :])
@@ -1051,101 +1090,154 @@ def remember(K: int, row: Vector, work: Vector, then: Vector) -> None:
 
 
 @loop  # apart from those who never need it
-def learn_late(K: int, row: Vector, y: int, lag: float, logits: Vector, said: Vector, work: Vector) -> None:
+def learn_late(
+    K: int, row: Vector, y: int, lag: float, omega: float, logits: Vector, said: Vector, work: Vector
+) -> None:
     """The weights and the horizon lane learn y: what each part had said of it, and the logits the lanes had then."""
     late, n = late_at(K), row[N] + 1.0
-    weigh(K, row, SHARE / n, lag, said)
+    weigh(K, row, SHARE / n, lag, omega, said)
     D = row[late + MEAN_LAG]
     D += (lag - D) / min(n, LAG_WINDOW)
     row[late + MEAN_LAG] = D
-    if row[N] - lag >= D:  # else the lanes had not learnt yet what they have learnt since
+    # Else the lane sleeps, or the lanes had not learnt yet what they have learnt since.
+    if row[late + HORIZON_WEIGHT] > 0.0 and row[N] - lag >= D:
         if lag > 0.0:
             ask_horizon(K, row[late + ETA :], logits, work)
-        learn_horizon(K, row, late, y, work)
+        learn_horizon(K, row, late, y, omega, work)
 
 
 @kernel
-def learn_now(K: int, row: Vector, y: int, work: Vector) -> None:
+def learn_now(K: int, row: Vector, y: int, omega: float, work: Vector) -> None:
     """The same where the scratch still holds what was said."""
-    if row[late_at(K) + HORIZON_WEIGHT] == 0.0:
+    late = late_at(K)
+    if row[TOTAL] == 0.0 and row[late + HORIZON_WEIGHT] == 0.0:
         weigh_at_once(K, row, SHARE / (row[N] + 1.0), y, work)
     else:
         said = small_scratch(SAID)
         said_now(K, y, work, said)
-        learn_late(K, row, y, 0.0, work, said, work)
+        learn_late(K, row, y, 0.0, omega, work, said, work)
 
 
 @kernel
-def move(K: int, row: Vector, y: int, work: Vector) -> None:
-    """Everything that moves from what the row of now says learns y."""
+def move(K: int, row: Vector, y: int, part: float, forgets: bool, work: Vector) -> None:
+    """Everything that moves from what the row of now says learns a portion of y."""
     for lane in range(4):
-        learn_shared(K, row, lane, y, work)
+        learn_shared(K, row, lane, y, part, forgets, work)
     for lane in range(4):
-        learn_biases(K, row, lane, y, work)
-    slope_step(K, row, SLOPE, y, work)
-    learn_factors(K, row, y, work)
+        learn_biases(K, row, lane, y, part, forgets, work)
+    slope_step(K, row, SLOPE, y, part, work)
+    learn_factors(K, row, y, part, work)
     C, t = work[TOP_SHARE], work[TOP_SPLINE]
     j, h = knot(10.0 * C, EXPERT_KNOTS - 1)
-    move_knots(row, OFFSET + j, KNOWN + j, h, t, 1.0 if y == int(work[TOP]) else 0.0)
+    move_knots(row, OFFSET + j, KNOWN + j, h, t, 1.0 if y == int(work[TOP]) else 0.0, part)
+
+
+@large_kernel
+def move_by_portions(K: int, row: Vector, y: int, omega: float, work: Vector) -> None:
+    """`move` for an omega that is not 1. The scratch holds what the row says of the score that was read."""
+    left, done = omega, 0.0
+    while left > 0.0:
+        part = portion(left, done)
+        if done > 0.0:
+            ask_read(MULTI, K, row, work)
+        move(K, row, y, part, done == 0.0, work)
+        left -= part
+        done += part
 
 
 @kernel
-def count(method: int, K: int, row: Vector, t: float, given: float, issued: float) -> None:
-    """Evidence and counts: the score gave so much to the label, the forecast so much."""
+def move_all(method: int, K: int, row: Vector, lesson: Lesson, work: Vector) -> None:
+    """What moves learns a label."""
+    y = int(lesson.y)
+    if method == ONLINE_TEMPERATURE:
+        slope_step(K, row, FIRST, y, lesson.omega, work)
+    elif method == MULTI:
+        if lesson.omega == 1.0:
+            move(K, row, y, 1.0, True, work)
+        else:
+            move_by_portions(K, row, y, lesson.omega, work)
+
+
+@kernel
+def paced(row: Vector, outcome: Outcome, forecast: Vector) -> Lesson:
+    """What is to be learnt of a label; v = 1 - 2 p_y + sum p^2, p the forecast as it was issued."""
+    v = max(LEAST_SPREAD, 1.0 - 2.0 * forecast[int(outcome.y)] + dot(forecast, forecast))
+    if is_plain(row, outcome):
+        note_event(row, v)
+        return one_event(outcome.y)
+    return pace(row, outcome, v)
+
+
+@kernel
+def count(method: int, K: int, row: Vector, t: float, given: float, lesson: Lesson, forecast: Vector) -> None:
+    """Evidence and counts: the score gave so much to the label."""
+    issued = forecast[int(lesson.y)]
     likelihood = issued if issued > 0.0 else EPS  # a raw score, while nothing has matured, may say 0
-    compound(row, evidence_at(method, K), likelihood / (max(EPS, given)))
+    at = evidence_at(method, K)
+    if lesson.weight == 1.0:
+        compound(row, at, likelihood / (max(EPS, given)))
+    else:
+        row[at] += lesson.weight * ln(likelihood / (max(EPS, given)))
     row[T] = t
     row[N] += 1.0
 
 
 @kernel
 def settle_at_once(
-    method: int, K: int, row: Vector, t: float, y: int, given: float, work: Vector, issued: float
+    method: int, K: int, row: Vector, t: float, outcome: Outcome, given: float, work: Vector, forecast: Vector
 ) -> None:
-    """Learn label y after t forecasts, of which its own was the last: the scratch is as `ask` left it.
+    """Learn a label after t forecasts, of which its own was the last: the scratch is as `ask` left it.
 
-    `given` is what the score gave to y, `issued` what the forecast did.
+    `given` is what the score gave to y, `forecast` was issued.
     """
+    if is_nothing(outcome):
+        return
+    lesson = paced(row, outcome, forecast)
     if method == MULTI:
-        learn_now(K, row, y, work)
-        move(K, row, y, work)
-    elif method == ONLINE_TEMPERATURE:
-        slope_step(K, row, 2, y, work)
-    count(method, K, row, t, given, issued)
+        learn_now(K, row, int(outcome.y), lesson.omega, work)
+    move_all(method, K, row, lesson, work)
+    count(method, K, row, t, given, lesson, forecast)
 
 
 @kernel
-def play(method: int, K: int, row: Vector, t: float, score: Vector, y: float, work: Vector, forecast: Vector) -> None:
+def play(
+    method: int, K: int, row: Vector, t: float, score: Vector, outcome: Outcome, work: Vector, forecast: Vector
+) -> None:
     """Forecast the t-th event, and learn its label at once; NaN: it is not known."""
     ask(method, K, row, score, work, forecast)
-    if y == y:  # noqa: PLR0124 - not NaN
-        settle_at_once(method, K, row, t, int(y), score[int(y)], work, forecast[int(y)])
+    if outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+        settle_at_once(method, K, row, t, outcome, score[int(outcome.y)], work, forecast)
 
 
 @entry
-def settle(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """Learn label y after t forecasts, of which its own was the last and `predict` the last to use the scratch."""
-    settle_at_once(method, K, row, t, y, receipt[SCORE + y], work, issued)
+def settle(
+    method: int, K: int, row: Vector, t: float, outcome: Outcome, receipt: Vector, work: Vector, forecast: Vector
+) -> None:
+    """Learn a label after t forecasts, of which its own was the last and `predict` the last to use the scratch."""
+    settle_at_once(method, K, row, t, outcome, receipt[SCORE + int(outcome.y)], work, forecast)
 
 
 @loop
-def update(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """Learn label y, which may be late, after t forecasts; `issued` is what its own forecast had said of y."""
-    lag = row[N] - receipt[SEEN]
+def update(
+    method: int, K: int, row: Vector, t: float, outcome: Outcome, receipt: Vector, work: Vector, forecast: Vector
+) -> None:
+    """Learn a label, which may be late, after t forecasts; `forecast` is its own, as it was issued."""
+    if is_nothing(outcome):
+        return
+    lag, y = row[N] - receipt[SEEN], int(outcome.y)
     said = small_scratch(SAID)
     read(K, receipt[SCORE : SCORE + K], work)
     if method == MULTI and lag > 0.0:
         said_then(K, y, receipt, work, said)
     ask_read(method, K, row, work)
+    lesson = paced(row, outcome, forecast)
     if method == MULTI:
         if lag > 0.0:
-            learn_late(K, row, y, lag, receipt[SCORE + K + ISSUED_LOGITS :], said, work)
+            learn_late(K, row, y, lag, lesson.omega, receipt[SCORE + K + ISSUED_LOGITS :], said, work)
         else:
-            learn_now(K, row, y, work)
-        move(K, row, y, work)
-    elif method == ONLINE_TEMPERATURE:
-        slope_step(K, row, 2, y, work)
-    count(method, K, row, t, receipt[SCORE + y], issued)
+            learn_now(K, row, y, lesson.omega, work)
+    move_all(method, K, row, lesson, work)
+    count(method, K, row, t, receipt[SCORE + y], lesson, forecast)
 
 
 @kernel
@@ -1153,7 +1245,7 @@ def start_from(method: int, K: int, pool: Vector, row: Vector) -> None:
     """A new row takes the parameters of the lanes and the slope from the pool; the rest, also what is known of them,
     is new."""
     if method == ONLINE_TEMPERATURE:
-        row[2] = pool[2]
+        row[FIRST] = pool[FIRST]
     elif method == MULTI:
         row[SLOPE] = pool[SLOPE]
         for lane in range(4):
