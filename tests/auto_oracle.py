@@ -1,4 +1,4 @@
-"""AUTO, with late labels ("horizon lane" and "staleness temper"): a readable scalar reference, the oracle.
+"""AUTO, with late labels ("horizon lane", "staleness temper", "beginners"): a readable scalar reference, the oracle.
 
 predict(row, score)         -> receipt      (pure: does not change the row)
 update(row, receipt, y)     changes the row; y in {0,1}; receipts may come back late and in any order
@@ -28,6 +28,7 @@ H_PRIOR, H_DRIFT, H_LAG = (
 )  # horizon lane: prior variance, drift per event / prior variance, temper 1/(1+mean lag/30)
 DELAY_N = 1000.0  # labels that the mean lag looks back on
 X_CLIP, L_CLIP = 6.0, 8.0  # logits that the horizon lane looks at: score, other lanes
+BEGINNER = 20.0  # a forecast made before 1/20 of what is known now had been learnt is a beginner's
 LAZY = 1.1  # weights are flattened when the temper 1+G has grown by a tenth
 KNOTS, X_MAX, L0 = 25, 6.0, 10.0  # spline on x: knots -6, -5.5, .., 6; prior information per knot
 MKNOTS = 11  # spline on m: knots 0, .1, .., 1
@@ -157,6 +158,21 @@ def learn(r, c, info, j, t, e, y):
     r[c + j + 1] += t * (y - e) / r[info + j + 1]
 
 
+def around(r, q, x, xk, g):
+    """the mixture that the splines learn around: as issued; for a beginner's forecast, what the six lanes would say now
+
+    The row must be as it was when the outcome came: no weight and no lane has moved yet.
+    """
+    if BEGINNER * q[R_N] >= r[N]:  # always so with lag 0
+        return q[R_M]
+    m = 0.0
+    for k in range(4):
+        m += r[W + k] * lane(r, k, xk, g)
+    m += r[W + 4] * q[R_F]
+    m += r[W + 5] * clip(sigmoid(r[OA] * x + r[OB]), EPS, 1.0 - EPS)
+    return clip(m / (1.0 - r[WH]), EPS, 1.0 - EPS)  # the horizon lane is left out
+
+
 def predict(r, score):
     q = np.empty(RECEIPT)
     f = clip(score, LO, HI)
@@ -223,7 +239,8 @@ def reweigh(r, at, L, parts, share, issued, lag, g):
         r[g + 1] = 1.0 + r[g]
 
 
-def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read from top to bottom
+def update(r, q, y, base=None):  # noqa: PLR0915 - the whole rule in one place, to be read from top to bottom
+    """base: what the splines learn around, where the caller knows better (groups); None: `around`"""
     f, m, s = q[R_F], q[R_M], q[R_S]
     lag = r[N] - q[R_N]  # updates made between this prediction and its label
     n = r[N] + 1.0
@@ -232,6 +249,7 @@ def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read 
     def like(e):
         return e if y else 1.0 - e
 
+    base = around(r, q, x, xk, g) if base is None else base
     issued = [q[R_E + k] for k in range(4)] + [f, q[R_ONS]]
     share = SHARE / n
     r[DELAY] += (lag - r[DELAY]) / min(n, DELAY_N)  # 0 while no label was ever late
@@ -323,15 +341,15 @@ def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read 
     b = r[OB] - (r[H00] * e - r[H01] * d) * t
     r[OA], r[OB] = project(a, b, r[H00], r[H01], r[H11])
 
-    # splines: around the mixture that was issued, at their present offsets
+    # splines: around that mixture, at their present offsets
     if atom >= 0:
         r[ATOM + 2 * atom] += y
         r[ATOM + 2 * atom + 1] += 1.0
     else:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1.0)
-        learn(r, KC, KL, j, t, spline(r, m, x, atom), y)
-    j, t = knot(m * 10.0, MKNOTS - 1.0)
-    learn(r, MC, ML, j, t, mspline(r, m), y)
+        learn(r, KC, KL, j, t, spline(r, base, x, atom), y)
+    j, t = knot(base * 10.0, MKNOTS - 1.0)
+    learn(r, MC, ML, j, t, mspline(r, base), y)
 
     r[N] = n
 

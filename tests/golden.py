@@ -64,7 +64,7 @@ def auto() -> dict[str, Arrays]:
     """
     streams: dict[str, Arrays] = {}
     now = _read(LARGER / "auto" / "golden_open.npz" if LARGER else HERE / "auto.npz")
-    late = _read(LARGER / "auto" / "golden_late_open.npz" if LARGER else HERE / "auto_late.npz")
+    late = _read(LARGER / "auto" / "golden_late2_open.npz" if LARGER else HERE / "auto_late.npz")
     for key, values in [*now.items(), *late.items()]:
         stream, _, array = key.partition("/")
         if stream != "own_abrupt_late":  # as outcomes were learnt before there was a horizon lane
@@ -150,5 +150,11 @@ def hedgeable(stem: str, array: str, m: int) -> tuple[np.ndarray[Any, Any], np.n
 
 @cache
 def groups() -> Arrays:
-    """The groups' reference on nine streams: NAME/score, values, words, outcome, due where late, and its outputs."""
-    return _read(LARGER / "groups" / "golden_open.npz" if LARGER else HERE / "groups.npz")
+    """The groups' reference on twelve streams: NAME/score, words, outcome, due where late, and its outputs.
+
+    Nine also have the values of their attributes; those at once have the records of their segments.
+    """
+    if LARGER is None:
+        return _read(HERE / "groups.npz")
+    at_once, late = (_read(LARGER / "groups" / f"golden_{kind}.npz") for kind in ("open", "late2_open"))
+    return cutter().join_groups(at_once, late)

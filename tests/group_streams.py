@@ -41,6 +41,7 @@ class Host:
         self.method = method
         self.row = self.table.initial_row()
         self.events = 0
+        self.receipts = np.empty((0, self.table.receipt_width))  # of the events of `one_by_one`
 
     @property
     def numbers(self) -> Any:
@@ -103,6 +104,7 @@ class Host:
                 own, t = words[j * K : (j + 1) * K], float(self.events + i + 1)
                 self.update(t, outcomes[j], own, receipts[j])
         self.events += n
+        self.receipts = receipts
         return forecasts
 
 

@@ -100,18 +100,30 @@ class Oracle:
         v, sv = 1.0 / (1.0 / tau + c["L"]), (1.0 / (1.0 / (S_TAU * tau) + c["sL"]) if k < self.K else 0.0)
         return c["H"] * v, v, c["sH"] * sv, sv
 
-    def predict(self, score, words):
-        a = auto.predict(self.row, score)
+    def grouped(self, m, words):
+        """what the expert m and the two group lanes say now, and their mixture"""
         cells = [self.find(h)[1] for h in self.columns(words)]
-        off = clip(logit(a[auto.R_M]), -L_CLIP, L_CLIP)
-        x, said = clip(off, -X_CLIP, X_CLIP), [a[auto.R_M]]
+        off = clip(logit(m), -L_CLIP, L_CLIP)
+        x, said = clip(off, -X_CLIP, X_CLIP), [m]
         for lane in range(len(RATES)):
             z = off
             for k, cell in enumerate(cells):
                 mu, _, s, _ = self.read(lane, k, cell)
                 z += mu + s * x
             said.append(clip(sigmoid(z), EPS, 1.0 - EPS))
-        g = clip(sum(w * e for w, e in zip(self.w, said, strict=True)), EPS, 1.0 - EPS)
+        return said, clip(sum(w * e for w, e in zip(self.w, said, strict=True)), EPS, 1.0 - EPS)
+
+    def around(self, r):
+        """what cells and splines learn around: as issued; for a beginner's forecast, what is said now"""
+        if auto.BEGINNER * r["n"] >= self.row[auto.N]:
+            return r["said"][0], r["g"]
+        x, xk, g, _ = auto.features(r["auto"][auto.R_F])
+        m = auto.around(self.row, r["auto"], x, xk, g)
+        return m, self.grouped(m, r["words"])[1]
+
+    def predict(self, score, words):
+        a = auto.predict(self.row, score)
+        said, g = self.grouped(a[auto.R_M], words)
         score_x, _, _, atom = auto.features(a[auto.R_F])
         s, t, v = auto.spline(self.row, g, score_x, atom), auto.mspline(self.row, g), self.row[auto.V : auto.V + 3]
         p = clip(v[0] * g + v[1] * s + v[2] * t, EPS, 1.0 - EPS)
@@ -129,16 +141,17 @@ class Oracle:
 
     def update(self, r, y):
         lag, n = self.row[auto.N] - r["n"], self.row[auto.N] + 1.0
+        base, base_g = self.around(r)
         # AUTO: its lanes learn around m, its spline around g. (Two whole updates; of each, the right part is kept.)
         behind, around_g = self.row.copy(), r["auto"].copy()
         around_g[[auto.R_M, auto.R_S, auto.R_T, auto.R_P]] = r["g"], r["s"], r["t"], r["p"]
         auto.update(self.row, r["auto"], y)
-        auto.update(behind, around_g, y)
+        auto.update(behind, around_g, y, base_g)
         for at, end in ((auto.V, auto.V + 3), (auto.ATOM, auto.GW), (auto.GV, auto.TV + 1)):
             self.row[at:end] = behind[at:end]
         self.reweigh([e if y else 1.0 - e for e in r["said"]], r["g"] if y else 1.0 - r["g"], lag, n)
         cells = [self.place(h, k, n) for k, h in enumerate(self.columns(r["words"]))]
-        off = clip(logit(r["said"][0]), -L_CLIP, L_CLIP)
+        off = clip(logit(base), -L_CLIP, L_CLIP)
         for lane, rate in enumerate(RATES):
             self.learn(lane, rate / self.C, cells, off, clip(off, -X_CLIP, X_CLIP), float(y))
         p = r["p"]

@@ -37,6 +37,7 @@ from calibeat.core import receipt as layout
 from calibeat.core.kernel import ask, play, settle
 from calibeat.core.limits import check_row
 from calibeat.core.method import params_of
+from calibeat.core.spline import ATOMS, SPLINE_STALENESS
 
 Vector = NDArray[np.float64]
 Due = NDArray[np.int64]
@@ -82,7 +83,36 @@ def test_equal_to_the_reference(stream: str, pattern: str) -> None:
 
 def test_the_golden_vectors_have_late_outcomes() -> None:
     late = [name for name, g in golden.auto().items() if "due" in g]
-    assert len(late) == 9 and all(golden.auto()[name]["row"].shape == (188,) for name in late)
+    assert len(late) == 18 and all(golden.auto()[name]["row"].shape == (188,) for name in late)
+
+
+def test_the_first_outcomes_teach_the_splines_what_the_learner_leaves_open() -> None:
+    """Forecasts made before anything was known are beginners': the knots learn as if each outcome had come at once.
+
+    Around the experts that were issued, all equal to the score, they would learn the error that OPS learns too.
+    """
+    scores, outcomes = STREAMS["drifting"]()
+    n, method = len(scores), Method(Platt(), ONS(), Spline())
+    at_once, late = Calibrator(method), Calibrator(method)
+    at_once.run(scores, outcomes)
+    late.run(scores, outcomes, due=np.full(n, n), finish=True)
+    assert late.outcomes == n
+    knots = slice(method.spec.cells + ATOMS, method.spec.cells + SPLINE_STALENESS)
+    np.testing.assert_allclose(late.row[knots], at_once.row[knots], rtol=1e-12, atol=1e-14)
+    assert np.abs(at_once.row[knots]).sum() > 10.0 and late.params["a"] == at_once.params["a"] != 1.0
+
+
+def test_a_still_world_is_not_corrected_twice() -> None:
+    """A score that is off by three logits, outcomes 1,000 late: AUTO is as good as OPS once they arrive."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(0.0, 1.0, 4000)
+    outcomes = (rng.random(4000) < 1.0 / (1.0 + np.exp(-x))).astype(float)
+    scores, due = 1.0 / (1.0 + np.exp(-x - 3.0)), np.arange(4000) + 1001
+    loss = {
+        name: nats(outcomes[1500:], Calibrator(method).run(scores, outcomes, due=due)[1500:]) / 2500
+        for name, method in (("auto", AUTO), ("ops", OPS))
+    }
+    assert loss["auto"] < loss["ops"] + 0.01
 
 
 def test_immediate_outcomes_leave_what_is_for_late_ones_alone() -> None:

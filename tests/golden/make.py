@@ -1,8 +1,8 @@
 """Cut the golden vectors of this folder from the larger set: python tests/golden/make.py FOLDER
 
-FOLDER holds the larger set: `golden/open` (streams and scores), `auto/golden*_open.npz`, `streams/dev.npz` and
-`paper/*.tex`. The README beside this script says what the files hold. Nothing is computed here: every number is copied
-from the larger set. Running the script again gives the same arrays.
+FOLDER holds the larger set: `golden/open` (streams and scores), `auto/golden*_open.npz`, `groups/golden*_open.npz`,
+`streams/dev.npz` and `paper/*.tex`. The README beside this script says what the files hold. Nothing is computed here:
+every number is copied from the larger set. Running the script again gives the same arrays.
 """
 
 from __future__ import annotations
@@ -86,6 +86,17 @@ def thin_auto(arrays: Arrays) -> Arrays:
     return made
 
 
+def join_groups(at_once: Arrays, late: Arrays) -> Arrays:
+    """The groups' vectors; of cases that are in `late` too, only the values of attributes are those of `at_once`."""
+    renewed = {key.partition("/")[0] for key in late}
+    kept = {
+        key: values
+        for key, values in at_once.items()
+        if key.partition("/")[0] not in renewed or key.partition("/")[2] == "values"
+    }
+    return {**kept, **late}
+
+
 # ---- the paper: what the tests ask of its text, without the text ---------------------------------------------------
 
 
@@ -140,7 +151,9 @@ def main(source: Path) -> None:
     for name in SCORES:
         save(HERE / "scores" / f"{name}_seed0.npz", load(source / "golden" / "open" / "scores" / f"{name}_seed0.npz"))
     save(HERE / "auto.npz", thin_auto(load(source / "auto" / "golden_open.npz")))
-    save(HERE / "auto_late.npz", thin_auto(load(source / "auto" / "golden_late_open.npz")))
+    save(HERE / "auto_late.npz", thin_auto(load(source / "auto" / "golden_late2_open.npz")))
+    groups = source / "groups"
+    save(HERE / "groups.npz", join_groups(load(groups / "golden_open.npz"), load(groups / "golden_late2_open.npz")))
     development = load(source / "streams" / "dev.npz")
     save(HERE / "abrupt.npz", {name: development[f"own_abrupt/0/{name}"] for name in ("score", "outcome")})
     tex = "".join(path.read_text() for path in sorted((source / "paper").glob("*.tex")))

@@ -17,6 +17,16 @@ phi = (1, x, o, l_0, ..., l_3): one, the logit of the score, and the logits that
 lanes issued. A receipt holds exactly this, and the outcome comes with it. So the lane learns how far what was said
 then can be trusted for what happens now: direct forecasting over the delay. It is a Kalman filter like the other lanes.
 The later outcomes are on average, the slower it moves. It sleeps, with weight 0, until the first late outcome comes.
+
+**Beginners.** What stands behind the lanes learns what they leave open: the splines, and the cells of groups, learn
+around the expert m as it was issued. While the first outcomes are under way, m is little more than the raw score. The
+lanes then learn the score's error from these outcomes, and splines around m would learn the same error and correct it
+again. So a forecast is a *beginner's* if it was made when less than a twentieth of the outcomes of now had been learnt:
+``20 n_receipt < n``. From its outcome the splines learn around what the lanes, without the horizon lane, say now::
+
+    b = (sum_{k<6} w_k e_k)/(1 - w_6)
+
+Weights, records and evidence judge what was issued, also here.
 """
 
 from __future__ import annotations
@@ -65,6 +75,7 @@ EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no part is ever lost
 AT_ONCE = 8  # numbers whose exponentials are taken together: seven lanes, and one place that nobody needs
 LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
+BEGINNER = 20.0  # a forecast is a beginner's once more than so many times the outcomes that it knew have been learnt
 
 
 @kernel
@@ -386,11 +397,23 @@ LATE = ISSUED_HORIZON + 1
 
 
 class Hindsight(NamedTuple):
-    """Whether the lanes and the splines treat an outcome as late, and what was taken together for them."""
+    """Whether the lanes and the splines treat an outcome as late, and what was taken together for them.
+
+    The splines learn `around` this probability: the expert as it was issued, or that of now if the forecast was a
+    beginner's.
+    """
 
     lanes: bool
     splines: bool
+    beginner: bool
+    around: float
     late: Vector
+
+
+@kernel
+def is_beginner(n: float, seen: float) -> bool:
+    """Whether a forecast, made when `seen` outcomes had been learnt, is a beginner's now that n are; never at once."""
+    return BEGINNER * seen < n
 
 
 @kernel
@@ -447,6 +470,16 @@ def lanes_exponents(
         for k in range(6):
             late[TEMPERED + k] = s * late[LANE_LOGS + k]
         late[TEMPERED + 6] = s * (x0 if y == 1.0 else x1)
+
+
+@large_kernel
+def lanes_now(row: Vector, f: float, horizon: int, late: Vector) -> float:
+    """b, what the lanes say now without the horizon lane; `late` has the exponentials that `lanes_exponents` needs."""
+    w6 = row[horizon + HORIZON_WEIGHT] if horizon > 0 else 0.0
+    b = row[WEIGHT + 4] * f + row[WEIGHT + 5] * inside(1.0 / (1.0 + late[SAYS + KALMAN_LANES]))
+    for k in range(KALMAN_LANES):
+        b += row[WEIGHT + k] * inside(1.0 / (1.0 + late[SAYS + k]))
+    return inside(b / (1.0 - w6))
 
 
 @kernel

@@ -325,12 +325,20 @@ def said(cells: Cells, row: Vector, lane: int, k: int, slot: int, x: float) -> f
 
 @kernel
 def grouped(cells: Cells, row: Vector, words: Ints, found: Ints, receipt: Vector) -> float:
-    """g, for a receipt that holds m; what each lane says is put in the receipt. A cell that is not there says 0."""
-    m = receipt[EXPERT]
+    """g, for a receipt that holds m; what each lane says is put in the receipt."""
+    find_cells(cells, words, found)
+    e0, e1, g = grouped_on(cells, row, found, receipt[EXPERT])
+    at = cells.receipt
+    receipt[at + STILL], receipt[at + FLEETING], receipt[at + GROUPED] = e0, e1, g
+    return g
+
+
+@kernel
+def grouped_on(cells: Cells, row: Vector, found: Ints, m: float) -> tuple[float, float, float]:
+    """What the two lanes say on the expert m, and g. A cell that is not there says 0."""
     logit = issued_logit(m)
     x = bounded(logit, X_MOST)
     still, fleeting = logit, logit
-    find_cells(cells, words, found)
     for k in range(cells.columns):
         slot = found[MOST_COLUMNS + k]
         if slot >= 0:
@@ -338,9 +346,13 @@ def grouped(cells: Cells, row: Vector, words: Ints, found: Ints, receipt: Vector
             fleeting += said(cells, row, 1, k, slot, x)
     e0, e1 = squashed(still), squashed(fleeting)
     weight = cells.start + GROUP_WEIGHT
-    g = inside(row[weight] * m + row[weight + 1] * e0 + row[weight + 2] * e1)
-    at = cells.receipt
-    receipt[at + STILL], receipt[at + FLEETING], receipt[at + GROUPED] = e0, e1, g
+    return e0, e1, inside(row[weight] * m + row[weight + 1] * e0 + row[weight + 2] * e1)
+
+
+@large_kernel
+def grouped_now(cells: Cells, row: Vector, b: float) -> float:
+    """What the groups say now on the expert b, where `cells.found` has what `find_cells` finds."""
+    _, _, g = grouped_on(cells, row, cells.found, b)
     return g
 
 
@@ -364,7 +376,7 @@ def play_grouped(
 def settle_grouped(
     spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, y: float, words: Ints, receipt: Vector
 ) -> None:
-    """As `settle`: the learner learns around the expert m, what stands behind it around the grouped expert g."""
+    """As `settle`: the cells learn around the expert m, what stands behind them around the grouped expert g."""
     find_cells(cells, words, cells.found)
     settle_found(spec, cells, row, t, asked, cell, y, words, receipt)
 
@@ -376,9 +388,13 @@ def settle_found(
     """The same, where `cells.found` has what `find_cells` finds."""
     late = blank(LATE)
     back = look_back(spec, row, asked, y, receipt[cells.receipt + GROUPED], receipt, late)
-    settle_learner(spec, row, asked, y, receipt, back)
-    settle_cells(cells, row, row[N] + 1.0, y, issued(spec, receipt), words, receipt)
     m = receipt[EXPERT]
+    b = m
+    if back.beginner:
+        b = back.around
+        back = back._replace(around=grouped_now(cells, row, b))
+    settle_learner(spec, row, asked, y, receipt, back)
+    settle_cells(cells, row, row[N] + 1.0, y, issued(spec, receipt), b, words, receipt)
     receipt[EXPERT] = receipt[cells.receipt + GROUPED]
     settle_rest(spec, row, t, asked, cell, y, receipt, back)
     receipt[EXPERT] = m
@@ -391,12 +407,17 @@ def issued(spec: Spec, receipt: Vector) -> float:
 
 
 @kernel
-def settle_cells(cells: Cells, row: Vector, n: float, y: float, p: float, words: Ints, receipt: Vector) -> None:
-    """Learn y, the n-th outcome: weights judge what was issued, cells move from where they are now. p was issued."""
+def settle_cells(
+    cells: Cells, row: Vector, n: float, y: float, p: float, b: float, words: Ints, receipt: Vector
+) -> None:
+    """Learn y, the n-th outcome: weights judge what was issued, cells move from where they are now. p was issued.
+
+    Cells learn around b, which is the issued expert m unless the forecast was a beginner's (`auto`).
+    """
     weigh_groups(cells, row, n, y, receipt)
     for k in range(cells.columns):
         place_cell(cells, row, words, k, n)
-    logit = issued_logit(receipt[EXPERT])
+    logit = issued_logit(b)
     x = bounded(logit, X_MOST)
     for lane in range(LANES):
         learn_lane(cells, row, lane, RATES[lane] / cells.columns, logit, x, y)

@@ -26,9 +26,11 @@ from .auto import (
     Hindsight,
     clipped,
     inside,
+    is_beginner,
     lanes_are_late,
     lanes_exponents,
     lanes_logarithms,
+    lanes_now,
     lanes_start,
     lanes_step,
     mix,
@@ -155,8 +157,11 @@ def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float,
 
 @kernel
 def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt: Vector, late: Vector) -> Hindsight:
-    """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m."""
-    n, x0, x1 = row[N] + 1.0, asked.x0, asked.x1
+    """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m.
+
+    Where the forecast was a beginner's, the splines learn around what the learner says now instead.
+    """
+    n, x0, x1, beginner, around = row[N] + 1.0, asked.x0, asked.x1, False, m
     lanes = spec.mixes and spec.learner == LANES and lanes_are_late(row, n, spec.horizon, receipt)
     splines = spec.mixes and spec.calibeater == SPLINE and splines_are_late(row, spec.cells, n, receipt)
     if lanes or splines:
@@ -170,7 +175,12 @@ def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt
         if lanes:
             lanes_exponents(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
         exps(late[SPLINE_EXPONENTS:PHI])
-    return Hindsight(lanes, splines, late)
+        beginner = splines and is_beginner(row[N], receipt[SEEN])
+        if beginner and lanes:
+            around = lanes_now(row, clipped(receipt[SCORE], spec.clip), spec.horizon, late)
+        elif beginner:
+            around = inside(asked.expert)
+    return Hindsight(lanes, splines, beginner, around, late)
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import ClassVar
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import exps
+from .algebra import exp, exps
 from .auto import (
     EPS,
     LARGEST,
@@ -30,7 +30,7 @@ from .features import Scaling
 from .limits import Block, Limit, tallies, tempering, weights
 from .parts import Calibeater, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN
-from .subset import blank, kernel
+from .subset import blank, kernel, large_kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -151,9 +151,20 @@ def shifts(row: Vector, clip: float, f: float, x: float, cells: int, m: float) -
     if clip < f < 1.0 - clip:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
         c = (1.0 - t) * row[cells + SCORE_OFFSETS + j] + t * row[cells + SCORE_OFFSETS + j + 1]
+    return -c, expert_shift(row, cells, m)
+
+
+@kernel
+def expert_shift(row: Vector, cells: int, m: float) -> float:
+    """Minus the offset of the spline on the expert."""
     j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
-    d = (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1]
-    return -c, -d
+    return -((1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
+
+
+@large_kernel
+def expert_exponential(row: Vector, cells: int, b: float) -> float:
+    """Its exponential at b, which is known only when the lanes have been asked again."""
+    return exp(expert_shift(row, cells, b))
 
 
 @kernel
@@ -164,7 +175,7 @@ def shifted(m: float, e: float) -> float:
 
 @kernel
 def corrected(row: Vector, clip: float, f: float, cells: int, m: float, c: float, d: float) -> tuple[float, float]:
-    """What the two splines say now of the issued expert; c and d are the exponentials of `shifts`."""
+    """What the two splines say now of the expert m; c and d are the exponentials of `shifts`."""
     if clip < f < 1.0 - clip:
         return shifted(m, c), shifted(m, d)
     cell = cells + ATOMS + (2 if f > 0.5 else 0)
@@ -216,8 +227,11 @@ def spline_exponents(row: Vector, clip: float, x: float, cells: int, m: float, r
 def spline_step(
     row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, back: Hindsight
 ) -> None:
-    """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
-    m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
+    """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now.
+
+    The knots stand on `back.around`, which is the issued expert m unless the forecast was a beginner's.
+    """
+    m, f, b = receipt[EXPERT], clipped(receipt[SCORE], clip), back.around
     s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
     l0, l1, l2, stale = likelihood(m, y), likelihood(s, y), likelihood(r, y), 0.0
     if back.splines:
@@ -226,7 +240,9 @@ def spline_step(
             l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
         if n - 1.0 - receipt[SEEN] > 0.0:  # else nothing has moved, and what was issued is what they say now
             stale = max(0.0, late[SPLINE_LOGS + 3])
-            s, r = corrected(row, clip, f, cells, m, late[E], late[E + 1])
+            if back.beginner:
+                late[E + 1] = expert_exponential(row, cells, b)
+            s, r = corrected(row, clip, f, cells, b, late[E], late[E + 1])
     weigh_splines(row, cells, n, l0, l1, l2, stale)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
@@ -235,7 +251,7 @@ def spline_step(
     else:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
         move_knots(row, cells + SCORE_OFFSETS + j, cells + SCORE_INFORMATION + j, t, s, y)
-    j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
+    j, t = knot(b * 10.0, EXPERT_KNOTS - 1)
     move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y)
 
 
