@@ -19,13 +19,23 @@ KEPT_EVENTS = 4096  # before the oldest open event, whose outcomes are remembere
 cdef int64_t MOST_MARKS = 4_194_304  # of a stream; open events before them are given up
 
 
+cdef struct Told:  # of an outcome, beside its mark
+    double weight
+    uint64_t count  # of many trials: 2^32 (trials + 1) + ones; 0 of one event
+
+cdef inline uint64_t count_of(double y, double trials) noexcept nogil:
+    """The trials of an outcome and its share of ones, as `Told` has them."""
+    return 0 if trials == 1.0 else (<uint64_t>trials + 1) << 32 | <uint64_t>(y * trials + 0.5)
+
+
 @cython.no_gc
 @cython.final
 cdef class Ledger:
     """The settled events of one stream, and their outcomes: a byte for each event of a bounded past.
 
     Outcomes of the `keep` events before the oldest open one are remembered, so that a contradiction is noticed. `known`
-    is how many forecasts of the stream are accounted for here.
+    is how many forecasts of the stream are accounted for here. Once an outcome had another weight than 1, or was of many
+    trials, there are 16 bytes more for each event.
 
     >>> from calibeat._compiled import Ledger
     >>> ledger = Ledger()
@@ -34,7 +44,7 @@ cdef class Ledger:
     >>> [ledger.mark(event) for event in range(4)]
     [3, 0, 2, 0]
     >>> ledger.dump()
-    {'first': 0, 'given_up': 0, 'marks': 'Iw=='}
+    {'first': 0, 'given_up': 0, 'marks': 'BAAAAAAAAAAAAgIAAw=='}
     """
 
     cdef readonly int64_t first  # the first event that has a mark; those before it are closed
@@ -43,6 +53,7 @@ cdef class Ledger:
     cdef readonly int64_t keep
     cdef readonly Index classes
     cdef uint8_t* marks
+    cdef Told* told  # as many as marks; NULL while each outcome was one event of weight 1
     cdef Index room  # marks behind the last settled event are 0: open
     cdef int64_t left  # of a call: forecasts that may still get an outcome
     cdef dict others  # the columns of labels that no byte has room for, by event; None while there are none
@@ -52,6 +63,7 @@ cdef class Ledger:
 
     def __dealloc__(self):
         free(self.marks)
+        free(self.told)
 
     @staticmethod
     def unknown(int64_t events, int64_t outcomes, *, int64_t keep=KEPT_EVENTS, Index classes=2):
@@ -78,24 +90,61 @@ cdef class Ledger:
         cdef int mark = self.mark_of(event)
         return mark - ZERO_MARK if mark < OTHER_MARK else self.others[event]
 
-    def settle(self, int64_t event, Index column):
-        """Mark an open event.
+    def settle(self, int64_t event, double y, double weight=1.0, double trials=1.0):
+        """Mark an open event: y is the column of its label, or the share of ones among its trials.
 
         Raises
         ------
         MemoryError : there is no room for it.
         """
-        self.reserve(event)
-        self.note(event, column)
+        self.reserve(event, weight != 1.0 or trials != 1.0)
+        self.note(event, y, weight, trials)
 
-    cdef inline int reserve(self, int64_t event) except -1:
-        """Have room for the mark of an event."""
+    def is_same(self, int64_t event, double y, double weight=1.0, double trials=1.0):
+        """Whether this is the outcome that an event has learnt, which is known."""
+        return self.is_same_as(event, y, weight, trials)
+
+    cdef inline bint is_same_as(self, int64_t event, double y, double weight, double trials) noexcept:
+        cdef uint64_t count = count_of(y, trials)
+        if self.told == NULL:
+            if weight != 1.0 or count != 0:
+                return False
+        elif self.told[event - self.first].weight != weight or self.told[event - self.first].count != count:
+            return False
+        return count != 0 or self.column(event) == <Index>y
+
+    def describe(self, int64_t event):
+        """Weight, trials and ones of an outcome that is known; 0 trials and ones of one event."""
+        cdef Told told
+        if self.told == NULL:
+            return 1.0, 0, 0
+        told = self.told[event - self.first]
+        return told.weight, <int64_t>(told.count >> 32) - 1 if told.count else 0, <int64_t>(told.count & 0xFFFFFFFF)
+
+    cdef inline int reserve(self, int64_t event, bint is_weighted=False) except -1:
+        """Have room for the mark of an event, and for its weight."""
         if event - self.first >= self.room:
             self.extend(event - self.first + 1, 0, NULL, NULL, 0)
+        if is_weighted and self.told == NULL:
+            self.tell_all()
         return 0
 
-    cdef inline void note(self, int64_t event, Index column):
+    cdef int tell_all(self) except -1:
+        """Room for weights; those of the outcomes so far are 1."""
+        cdef Index at
+        cdef Told* told = <Told*>calloc(max(1, self.room), sizeof(Told))
+        if told == NULL:
+            raise MemoryError
+        for at in range(self.room):
+            told[at].weight = 1.0
+        self.told = told
+        return 0
+
+    cdef inline void note(self, int64_t event, double y, double weight=1.0, double trials=1.0):
         """Mark an event, which has room."""
+        cdef Index column = 0 if trials != 1.0 else <Index>y
+        if self.told != NULL:
+            self.told[event - self.first] = Told(weight, count_of(y, trials))
         self.marks[event - self.first] = <uint8_t>min(ZERO_MARK + column, <Index>OTHER_MARK)
         if ZERO_MARK + column >= OTHER_MARK:
             if self.others is None:
@@ -110,12 +159,15 @@ cdef class Ledger:
 
     # ---- many events ------------------------------------------------------------------------------------------------
 
-    def batch(self, int64_t event, outcomes, due=None, int64_t end=0):
+    def batch(self, int64_t event, outcomes, due=None, int64_t end=0, weights=None, trials=None):
         """Settle the events from `event` on, none of which has a mark yet, by these outcomes.
 
-        NaN leaves an event open, and so does an outcome that is due at `end` or later, if there is `due`.
+        NaN leaves an event open, and so does an outcome that is due at `end` or later, if there is `due`. Weights and trials
+        are 1, or there is one for each outcome.
         """
         cdef F64 y = F64_of(outcomes, "outcomes")
+        cdef F64 w = F64_of(weights, "weights") if weights is not None else F64(NULL, 0)
+        cdef F64 t = F64_of(trials, "trials") if trials is not None else F64(NULL, 0)
         cdef int64_t* arrives = NULL
         cdef Index i, last = -1
         cdef int64_t at = event - self.first
@@ -130,9 +182,11 @@ cdef class Ledger:
         if at + last + 1 > self.room:
             self.extend(at + last + 1, at, y.data, arrives, end)
             at = event - self.first
+        if (w.n > 0 or t.n > 0) and self.told == NULL:
+            self.tell_all()
         for i in range(max(0, -at), last + 1):
             if not is_open_outcome(y.data, arrives, end, i):
-                self.note(event + i, <Index>y.data[i])
+                self.note(event + i, y.data[i], w.data[i] if w.n > 0 else 1.0, t.data[i] if t.n > 0 else 1.0)
 
     def catch_up(self, int64_t events):
         """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
@@ -145,7 +199,9 @@ cdef class Ledger:
         if events - self.first > self.room:
             if not self.is_open_before(self.known):  # nothing before them is open, so none of them need be written down
                 free(self.marks)
-                self.marks, self.room, self.first, self.others, self.known = NULL, 0, events, None, events
+                free(self.told)
+                self.marks, self.told = NULL, NULL
+                self.room, self.first, self.others, self.known = 0, events, None, events
                 return 0
             self.extend(events - self.first, self.known - self.first, NULL, NULL, 0)
         for at in range(max(self.known - self.first, 0), events - self.first):
@@ -161,6 +217,7 @@ cdef class Ledger:
         cdef int64_t used = self.room, oldest, stale, kept, room
         cdef void* found
         cdef uint8_t* marks
+        cdef Told* told = NULL
         while used > 0 and self.marks[used - 1] == OPEN_MARK:
             used -= 1
         found = memchr(self.marks, OPEN_MARK, used) if used > 0 else NULL
@@ -176,12 +233,19 @@ cdef class Ledger:
         kept, wanted = max(used - stale, 0), wanted - stale
         room = wanted + min(max(wanted, FIRST_ROOM), self.keep)
         marks = <uint8_t*>calloc(room, 1)
-        if marks == NULL:
+        if self.told != NULL:
+            told = <Told*>calloc(room, sizeof(Told))
+        if marks == NULL or (told == NULL and self.told != NULL):
+            free(marks)
+            free(told)
             raise MemoryError
         if kept > 0:
             memcpy(marks, self.marks + stale, kept)
+            if told != NULL:
+                memcpy(told, self.told + stale, kept * sizeof(Told))
         free(self.marks)
-        self.marks, self.room, self.first = marks, room, self.first + stale
+        free(self.told)
+        self.marks, self.told, self.room, self.first = marks, told, room, self.first + stale
         if self.others and stale > 0:
             self.others = {event: column for event, column in self.others.items() if event >= self.first}
         return 0
@@ -226,25 +290,30 @@ cdef class Ledger:
                 raise MemoryError
             memcpy(made.marks, self.marks, self.room)
             made.room = self.room
+        if self.told != NULL:
+            made.tell_all()
+            memcpy(made.told, self.told, self.room * sizeof(Told))
         return made
 
     def packed(self):
         """The first event that has a mark, the first that was not given up, and the marks as bytes.
 
-        Of two classes there are two bits a mark, the first mark lowest. Of more there is a byte each, behind how many
-        they are, and then the columns that no byte has room for, four bytes each.
+        These are: how many marks there are and whether they have weights, 8 and 1 bytes; the marks, a byte each; the columns
+        that no byte has room for, 4 bytes each; with weights, for each outcome its weight as a float and its count.
         """
+        cdef Index at
         marks = self.written()
         first, oldest = self.first, marks.find(OPEN_MARK)
         stale = (len(marks) if oldest < 0 else oldest) - self.keep
         if stale > 0:
             first, marks = first + stale, marks[stale:]
-        if self.classes == 2:
-            fours = numpy.frombuffer(marks + bytes((4 - len(marks) % 4) % 4), dtype=numpy.uint8).reshape(-1, 4)
-            packed = (fours << numpy.array([0, 2, 4, 6], dtype=numpy.uint8)).sum(axis=1, dtype=numpy.uint8).tobytes()
-            return first, self.given_up, packed
-        wide = [column for event, column in sorted((self.others or {}).items()) if event >= first]
-        return first, self.given_up, b"".join([struct.pack("<q", len(marks)), marks, struct.pack(f"<{len(wide)}I", *wide)])
+        parts = [struct.pack("<qB", len(marks), self.told != NULL), marks]
+        parts += [struct.pack("<I", column) for event, column in sorted((self.others or {}).items()) if event >= first]
+        if self.told != NULL:
+            for at in range(first - self.first, first - self.first + len(marks)):
+                if self.marks[at] >= ZERO_MARK:
+                    parts.append(struct.pack("<dQ", self.told[at].weight, self.told[at].count))
+        return first, self.given_up, b"".join(parts)
 
     @staticmethod
     def unpacked(first, given_up, packed, int64_t events, int64_t outcomes, *, int64_t keep=KEPT_EVENTS, Index classes=2):
@@ -255,35 +324,42 @@ cdef class Ledger:
         InvalidInput : it is not what such a stream can have.
         """
         cdef Ledger made
+        cdef Index at
         check_whole("settled first", first, 0, events)
         check_whole("settled given_up", given_up, 0, first)
-        others = None
-        if classes == 2:
-            numbers = numpy.frombuffer(packed, dtype=numpy.uint8)
-            marks = ((numbers[:, None] >> numpy.array([0, 2, 4, 6], dtype=numpy.uint8)) & 3).tobytes().rstrip(b"\0")
-        else:
-            length = struct.unpack_from("<q", packed)[0] if len(packed) >= 8 else -1
-            if not 0 <= length <= len(packed) - 8 or (len(packed) - 8 - length) % 4:
-                raise InvalidInput(f"settled marks must be as long as they say, got {len(packed)} bytes")
-            marks = packed[8 : 8 + length]
-            wide = numpy.frombuffer(packed[8 + length :], dtype="<u4").tolist()
-            at = [first + place for place, mark in enumerate(marks) if mark == OTHER_MARK]
-            if len(at) != len(wide) or not all(OTHER_MARK - ZERO_MARK <= column < classes for column in wide):
-                raise InvalidInput(f"settled labels must be those of {classes} classes, got others")
-            others = dict(zip(at, wide)) or None
+        length, has_weights = struct.unpack_from("<qB", packed) if len(packed) >= 9 else (-1, 0)
+        marks = packed[9 : 9 + max(0, length)]
+        if len(marks) != length or has_weights > 1 or marks.endswith(b"\0"):
+            raise InvalidInput(f"settled marks must be as many as they say, got {len(packed)} bytes")
         found = numpy.frombuffer(marks, dtype=numpy.uint8)
-        known = int((found >= ZERO_MARK).sum())
-        if first + len(marks) > events or len(marks) > MOST_MARKS or known > outcomes:
-            raise InvalidInput(
-                f"settled must fit the {outcomes} outcomes of {events} events, got {known} up to event {first + len(marks)}"
-            )
-        if (found[found != OTHER_MARK] >= ZERO_MARK + classes).any():
+        is_known, is_wide = found >= ZERO_MARK, found == OTHER_MARK
+        end = 9 + length + 4 * int(is_wide.sum())
+        if len(packed) != end + 16 * has_weights * int(is_known.sum()):
+            raise InvalidInput(f"settled marks must be as long as they say, got {len(packed)} bytes")
+        wide = numpy.frombuffer(packed[9 + length : end], dtype="<u4")
+        told = numpy.frombuffer(packed[end:], dtype=[("weight", "<f8"), ("count", "<u8")])
+        if ((wide < OTHER_MARK - ZERO_MARK) | (wide >= classes)).any() or (found[~is_wide] >= ZERO_MARK + classes).any():
             raise InvalidInput(f"settled labels must be those of {classes} classes, got others")
+        trials, ones = (told["count"] >> 32).astype(numpy.int64) - 1, (told["count"] & 0xFFFFFFFF).astype(numpy.int64)
+        is_count = told["count"] > 0
+        good = (told["weight"] >= 0.0) & (told["weight"] <= 1e12) & (~is_count | ((ones <= trials) & (trials <= 10**9)))
+        if not good.all() or (is_count.any() and classes > 2):
+            raise InvalidInput("settled weights must be in [0, 1e12], with no more ones than trials, got others")
+        known = int(is_known.sum()) - int(((told["weight"] == 0.0) | (is_count & (trials == 0))).sum())
+        if first + length > events or length > MOST_MARKS or known > outcomes:
+            raise InvalidInput(
+                f"settled must fit the {outcomes} outcomes of {events} events, got {known} up to event {first + length}"
+            )
         made = Ledger(first, keep=keep, classes=classes, known=events)
-        made.given_up, made.others = given_up, others
+        made.given_up = given_up
+        made.others = dict(zip((first + numpy.flatnonzero(is_wide)).tolist(), wide.tolist())) or None
         if marks:
-            made.extend(len(marks), 0, NULL, NULL, 0)
-            memcpy(made.marks, PyBytes_AS_STRING(marks), len(marks))
+            made.extend(length, 0, NULL, NULL, 0)
+            memcpy(made.marks, PyBytes_AS_STRING(marks), length)
+        if has_weights:
+            made.tell_all()
+            for at, (weight, count) in zip(numpy.flatnonzero(is_known).tolist(), told.tolist()):
+                made.told[at] = Told(weight, count)
         return made
 
     def dump(self):

@@ -15,7 +15,7 @@ from _thread import get_ident, start_new_thread
 from numbers import Real
 from time import sleep
 
-from calibeat._util.check import check_number, check_outcome, check_score, check_whole
+from calibeat._util.check import check_number, check_outcome, check_score, check_trials, check_weight, check_whole
 from calibeat.errors import InvalidInput, OutcomeConflict
 
 cdef object ZERO_OBJECT = 0, ONE_OBJECT = 1  # Python has one object for each
@@ -732,7 +732,7 @@ cdef class StreamRows:
             raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
         self.width, self.stride, self.counts_losses, self.lock = width, stride, counts_losses, lock
         self.scratch, self.small, self.K = F64(&self.receipt[0], self.spec.receipt), self.spec.receipt == 0, 1
-        self.is_auto = k_core_loops_is_auto(self.spec)
+        self.is_auto = k_core_kernel_is_auto(self.spec)
         if refits:
             self.unusual |= REFITS
 
@@ -951,7 +951,7 @@ cdef class StreamRows:
         """So many rows are there, and so many forecasts were made of them."""
         self.count, self.clock, self.latest = count, clock, -1
 
-    def _settle_all(self, list ledgers, slots, events, outcomes, statuses, bint strict):
+    def _settle_all(self, list ledgers, slots, events, outcomes, statuses, bint strict, weights, trials):
         """Mark the outcomes of operations, each with the ledger of its slot; where the outcome is NaN it is a forecast.
 
         A status is 0 where the outcome is to be learnt, 1 where it is learnt already, 2 where another one is, 3 where
@@ -962,9 +962,11 @@ cdef class StreamRows:
         cdef I64 numbers = I64_of(events, "events")
         cdef F64 y = F64_of(outcomes, "outcomes")
         cdef I64 found = I64_of(statuses, "statuses")
+        cdef F64 w = F64_of(weights, "weights"), n = F64_of(trials, "trials")
         cdef Ledger ledger
         cdef Index i, k
         cdef int mark
+        cdef double weight = 1.0, count = 1.0
         for i in range(y.n):
             ledger = ledgers[i]
             ledger.close_until(<int64_t>self.stats_of(places.data[i])[EVENTS])
@@ -976,9 +978,13 @@ cdef class StreamRows:
                 continue
             if found.data[i] == 0:
                 mark = ledger.mark_of(numbers.data[i])
+                if w.n > 0:
+                    weight = w.data[i]
+                if n.n > 0:
+                    count = n.data[i]
                 if mark == OPEN_MARK and ledger.left > 0:
-                    ledger.reserve(numbers.data[i])
-                    ledger.note(numbers.data[i], <Index>y.data[i])
+                    ledger.reserve(numbers.data[i], weight != 1.0 or count != 1.0)
+                    ledger.note(numbers.data[i], y.data[i], weight, count)
                     ledger.left -= 1
                     continue
                 if mark == CLOSED_MARK:
@@ -986,7 +992,7 @@ cdef class StreamRows:
                 elif mark == OPEN_MARK:
                     found.data[i] = 2
                 else:
-                    found.data[i] = 1 if ledger.column(numbers.data[i]) == <Index>y.data[i] else 2
+                    found.data[i] = 1 if ledger.is_same_as(numbers.data[i], y.data[i], weight, count) else 2
             if strict:
                 for k in range(i):
                     if y.data[k] == y.data[k]:
@@ -1130,59 +1136,60 @@ cdef class StreamRows:
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
     @cython.critical_section
-    def _learn(self, Stream stream, forecast, double y):
+    def _learn(self, Stream stream, forecast, double y, double weight, double trials):
         """Learn the outcome of a forecast of this stream, and mark it; the watchers are told later."""
         cdef object pending = None
         if self.watch is not None:
             given = (<MultiForecast?>forecast).binary if self.is_pair else forecast
             pending = self.watch.outcome, (stream._slot, given, y, *self.watch.moment(stream._slot))
-        self.learn(stream, forecast, y)
+        self.learn(stream, forecast, Outcome(y, weight, trials))
         if pending is not None:
             self._pending = pending
 
     @cython.final
-    cdef int learn(self, Stream stream, given, double y) except -1:
+    cdef int learn(self, Stream stream, given, Outcome outcome) except -1:
         cdef Ledger ledger = stream._ledger
         cdef Forecast forecast
+        cdef bint is_weighted = outcome.weight != 1.0 or outcome.trials != 1.0
         if self.K == 1 or self.is_pair:
             forecast = given if self.K == 1 else (<MultiForecast?>given).binary
-            ledger.reserve(forecast.event)
-            self.move(stream._slot, forecast, y)
-            ledger.note(forecast.event, <Index>y)
+            ledger.reserve(forecast.event, is_weighted)
+            self.move(stream._slot, forecast, outcome)
+            ledger.note(forecast.event, outcome.y, outcome.weight, outcome.trials)
         else:
-            ledger.reserve((<MultiForecast?>given).event)
-            self.move_classes(stream._slot, <MultiForecast>given, <Index>y)
-            ledger.note((<MultiForecast>given).event, <Index>y)
+            ledger.reserve((<MultiForecast?>given).event, is_weighted)
+            self.move_classes(stream._slot, <MultiForecast>given, outcome)
+            ledger.note((<MultiForecast>given).event, outcome.y, outcome.weight, outcome.trials)
         self.latest = -1
         return 0
 
     @cython.final
-    cdef void move(self, Index slot, Forecast forecast, double y) noexcept:
+    cdef void move(self, Index slot, Forecast forecast, Outcome outcome) noexcept:
         """Learn on the row."""
         cdef double[MOST_RECEIPT] receipt
         cdef F64 row = self.row_of(slot)
         cdef double t = self.stats_of(slot)[EVENTS]
         if self.pool.learns:
-            teach_pool(&self.spec, &self.pool, F64(&forecast.score, 1), y)
+            teach_pool(&self.spec, &self.pool, F64(&forecast.score, 1), outcome)
         if self.maker is not None:
             learn_grouped(
-                &self.spec, &self.cells, row, t, forecast.score, forecast.cell, y,
+                &self.spec, &self.cells, row, t, forecast.score, forecast.cell, outcome,
                 I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
                 F64(&forecast.receipt[0], forecast.width),
             )
         elif self.is_latest(slot, forecast.event, forecast.seen, forecast.origin):  # nothing has moved since it was asked
             if self.is_auto:
-                settle_auto(&self.spec, row, t, &self.asked, y, self.scratch)
+                settle_auto(&self.spec, row, t, &self.asked, outcome, self.scratch)
             else:
-                settle_any(&self.spec, row, t, &self.asked, forecast.cell, y, self.scratch, self.small)
+                settle_any(&self.spec, row, t, &self.asked, forecast.cell, outcome, self.scratch, self.small)
         else:
             memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
             learn_late(
-                &self.spec, row, t, forecast.score, forecast.cell, y, F64(&receipt[0], self.spec.receipt), self.small
+                &self.spec, row, t, forecast.score, forecast.cell, outcome, F64(&receipt[0], self.spec.receipt), self.small
             )
         if self.counts_losses:
             row.n = self.stride
-            k_core_stats_add_losses(row, self.width, forecast.score, PyFloat_AS_DOUBLE(forecast), y)
+            k_core_stats_add_losses(row, self.width, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome)
 
     @cython.final
     cdef inline bint is_latest(self, Index slot, int64_t event, int64_t seen, origin) noexcept:
@@ -1192,24 +1199,20 @@ cdef class StreamRows:
         )
 
     @cython.final
-    cdef int move_classes(self, Index slot, MultiForecast forecast, Index column) except -1:
+    cdef int move_classes(self, Index slot, MultiForecast forecast, Outcome outcome) except -1:
         cdef F64 probabilities = F64_of(forecast.probabilities, "probabilities")
         cdef F64 lanes = F64_of(forecast.lanes, "lanes"), score = F64_of(forecast.score, "score")
         cdef F64 row = self.row_of(slot)
         cdef double t = self.stats_of(slot)[EVENTS]
         if self.is_latest(slot, forecast.event, forecast.seen, forecast.origin):  # the scratch is still about it
-            k_core_vector_settle(
-                self.spec.vector, self.K, row, t, column, self.remembered, self.work, probabilities.data[column]
-            )
+            k_core_vector_settle(self.spec.vector, self.K, row, t, outcome, self.remembered, self.work, probabilities)
         else:
-            k_core_vector_update(
-                self.spec.vector, self.K, row, t, column, lanes, self.work, probabilities.data[column]
-            )
+            k_core_vector_update(self.spec.vector, self.K, row, t, outcome, lanes, self.work, probabilities)
         if self.pool.learns:
-            teach_pool(&self.spec, &self.pool, score, <double>column)
+            teach_pool(&self.spec, &self.pool, score, outcome)
         if self.counts_losses:
             row.n = self.stride
-            k_core_stats_add_class_losses(row, self.width, score, probabilities, column)
+            k_core_stats_add_class_losses(row, self.width, score, probabilities, outcome)
         return 0
 
 
@@ -1272,7 +1275,7 @@ cdef class Stream:
         return rows.forecast_of(self, score, NULL)
 
     @cython.critical_section
-    def update(self, forecast, outcome):
+    def update(self, forecast, outcome, weight=None, of=None):
         """Learn the outcome of a forecast, now or any time later, in any order -> "learnt" or "repeated".
 
         The same outcome a second time changes nothing ("repeated"), and another one is an `OutcomeConflict`; it does
@@ -1280,9 +1283,18 @@ cdef class Stream:
         restored from a snapshot in between. How far back this reaches: docs/receipts.md. Of many classes the outcome is
         the label.
 
+        Parameters
+        ----------
+        forecast : what `predict` gave.
+        outcome : 0 or 1; the label, of many classes; the number of ones, with `of`.
+        weight : how many events like this one the sample stands for, where the log kept only some. Only ratios within a
+            stream matter. With weight 0 the event is settled, and nothing is learnt. docs/how-to/sampled-logs.md.
+        of : how many events of this forecast the outcome is: ``update(f, 3, of=50)`` is three ones among fifty.
+
         Raises
         ------
-        InvalidInput : the outcome is not 0 or 1 (or no class), or the forecast is no receipt or a damaged one.
+        InvalidInput : the outcome is not 0 or 1 (or no class), the weight or the count is impossible, the method cannot
+            learn weights, or the forecast is no receipt or a damaged one.
         OutcomeConflict : another outcome was learnt for this forecast.
         UnknownForecast : the forecast was made by another calibrator, or is so old that nobody knows whether its
             outcome was learnt.
@@ -1294,19 +1306,29 @@ cdef class Stream:
         ('learnt', 'learnt', 'repeated')
         >>> cal.outcomes
         2
+        >>> cal.update(cal.predict(0.2), 0, weight=20.0), cal.update(cal.predict(0.2), 3, of=50)
+        ('learnt', 'learnt')
         """
-        cdef double y
+        cdef double y, w = 1.0, trials = 1.0
         cdef StreamRows rows = self._rows
         cdef int64_t event
         cdef bint is_own
         if rows is None:
             raise InvalidInput(NOT_MADE)
+        if weight is not None or of is not None:
+            if weight is not None:
+                w = check_weight(weight)
+            if of is not None:
+                trials = check_trials(outcome, of)
+            rows._check_weights(w != 1.0, trials != 1.0)
         if rows.labels is None:
             if type(forecast) is not Forecast:
                 raise not_a_receipt(forecast, "Forecast", outcome)
             event = (<Forecast>forecast).event
             is_own = (<Forecast>forecast).origin is rows.origin and (<Forecast>forecast).name == self._name
-            if PyLong_CheckExact(outcome) and (outcome is ZERO_OBJECT or outcome is ONE_OBJECT):
+            if trials != 1.0:
+                y = outcome / trials if trials > 0.0 else 0.0
+            elif PyLong_CheckExact(outcome) and (outcome is ZERO_OBJECT or outcome is ONE_OBJECT):
                 y = 1.0 if outcome is ONE_OBJECT else 0.0
             else:
                 y = check_outcome(outcome)
@@ -1318,11 +1340,11 @@ cdef class Stream:
             found = rows.columns.get(outcome) if type(outcome) is str or type(outcome) is int else None
             y = rows._check_label(outcome) if found is None else found
         if is_own and rows.unusual & ~CROWDED == 0 and self._moves == rows.moves and self._ledger.mark_of(event) == OPEN_MARK:
-            rows.learn(self, forecast, y)
+            rows.learn(self, forecast, Outcome(y, w, trials))
             if rows.unusual & CROWDED and rows.row_of(self._slot).data[rows.cells.start + EVICTED] >= rows.cells.slots:
                 rows.after_learning()
             return "learnt"
-        return rows._update_slowly(self, forecast, y, is_own)
+        return rows._update_slowly(self, forecast, y, is_own, w, trials)
 
 
 # ---- steps that happen whole -----------------------------------------------------------------------------------------
@@ -1449,7 +1471,7 @@ cdef Played ask_any(Spec* spec, F64 row, double score, double u, F64 receipt, As
 
 
 cdef Played ask_auto(Spec* spec, F64 row, double score, F64 receipt, Asked* asked) noexcept nogil:
-    cdef Spec auto = k_core_loops_as_auto(spec[0])
+    cdef Spec auto = k_core_kernel_as_auto(spec[0])
     asked[0] = k_core_kernel_ask(auto, row, score, receipt)
     return k_core_kernel_play(auto, row, asked[0], 0.0, receipt)
 
@@ -1464,35 +1486,39 @@ cdef apart_void ask_grouped(
     asked.expert = receipt.data[cells.receipt + GROUPED_EXPERT]  # the one before calibeating
 
 
-cdef apart_void teach_pool(Spec* spec, Pool* pool, F64 score, double y) noexcept nogil:
-    k_hosts_pool_learn(spec[0], pool[0], score, y)
+cdef apart_void teach_pool(Spec* spec, Pool* pool, F64 score, Outcome outcome) noexcept nogil:
+    k_hosts_pool_learn(spec[0], pool[0], score, outcome)
 
 
 cdef apart_void learn_grouped(
-    Spec* spec, Cells* cells, F64 row, double t, double score, Index cell, double y, I64 words, F64 issued
+    Spec* spec, Cells* cells, F64 row, double t, double score, Index cell, Outcome outcome, I64 words, F64 issued
 ) noexcept nogil:
     cdef double[MOST_RECEIPT] receipt  # kernels write to it
     cdef Asked asked = k_core_kernel_ask_again(spec[0], row, score)
     memcpy(receipt, issued.data, issued.n * sizeof(double))
-    k_core_groups_settle_grouped(spec[0], cells[0], row, t, asked, cell, y, words, F64(&receipt[0], issued.n))
+    k_core_groups_settle_grouped(spec[0], cells[0], row, t, asked, cell, outcome, words, F64(&receipt[0], issued.n))
 
 
-cdef void settle_any(Spec* spec, F64 row, double t, Asked* asked, Index cell, double y, F64 receipt, bint small) noexcept nogil:
+cdef void settle_any(
+    Spec* spec, F64 row, double t, Asked* asked, Index cell, Outcome outcome, F64 receipt, bint small
+) noexcept nogil:
     cdef Spec less = spec[0]
     if small:
         less.receipt, less.mixes, less.guard = 0, False, 0
-        k_core_kernel_settle(less, row, t, asked[0], cell, y, receipt)
+        k_core_kernel_settle(less, row, t, asked[0], cell, outcome, receipt)
     else:
-        k_core_kernel_settle(spec[0], row, t, asked[0], cell, y, receipt)
+        k_core_kernel_settle(spec[0], row, t, asked[0], cell, outcome, receipt)
 
 
-cdef void settle_auto(Spec* spec, F64 row, double t, Asked* asked, double y, F64 receipt) noexcept nogil:
-    k_core_kernel_settle(k_core_loops_as_auto(spec[0]), row, t, asked[0], 0, y, receipt)
+cdef void settle_auto(Spec* spec, F64 row, double t, Asked* asked, Outcome outcome, F64 receipt) noexcept nogil:
+    k_core_kernel_settle(k_core_kernel_as_auto(spec[0]), row, t, asked[0], 0, outcome, receipt)
 
 
-cdef void learn_late(Spec* spec, F64 row, double t, double score, Index cell, double y, F64 receipt, bint small) noexcept nogil:
+cdef void learn_late(
+    Spec* spec, F64 row, double t, double score, Index cell, Outcome outcome, F64 receipt, bint small
+) noexcept nogil:
     cdef Asked asked = k_core_kernel_ask_again(spec[0], row, score)
-    settle_any(spec, row, t, &asked, cell, y, receipt, small)
+    settle_any(spec, row, t, &asked, cell, outcome, receipt, small)
 
 
 # ---- draws ----------------------------------------------------------------------------------------------------------

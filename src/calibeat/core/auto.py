@@ -12,6 +12,9 @@ A late outcome judges what was issued. Weights that follow such judgements chase
 the staleness G: the sum of ``log(sum w_k L_k / L of the issued mixture)``, at the weights of now, where it is positive.
 Likelihoods are tempered by it: ``L_k^(1/T)``. When 1 + G exceeds T by a tenth, the weights are flattened and T = 1 + G.
 
+An outcome that is worth omega events (`weights`) counts omega times: ``L_k^(omega/T)``. One with omega > T is a lump: the
+mixture is judged once and the lanes omega times, and what that can cost is added to G.
+
 **The horizon lane** is a logistic regression of the late outcome on what the lanes had said when the forecast was made.
 phi = (1, x, o, l_0, ..., l_3): one, the logit of the score, and the logits that the paper's OPS and the four Kalman
 lanes issued. A receipt holds exactly this, and the outcome comes with it. So the lane learns how far what was said
@@ -62,12 +65,14 @@ from .layout import (
     VAR_B,
     VAR_C,
     WEIGHT,
+    N,
 )
 from .learners import LANES, ons_step
 from .limits import MOST_PARAMETER, ROUNDED, Block, Limit, matrices, tempering, weights
 from .parts import LARGEST_EXPONENT, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 from .subset import kernel, large_kernel, scratch, unrolled
+from .weights import Lesson, events_of_drift, likelihood_of, lump, portion
 
 # ---- weights --------------------------------------------------------------------------------------------------------
 
@@ -157,19 +162,34 @@ def flatten(row: Vector, weight: int, count: int, last: int, temper: int, prior:
 
 
 @kernel
-def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
+def weigh_evidence(row: Vector, at: int, lesson: Lesson, p: float, f: float, score: float) -> None:
     """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
 
     Of the score and its clipped self f, the one that did better counts: finite, and if the score is the true
     probability s < clip, then s p/clip + (1 - s) (1 - p)/(1 - s) <= 1, so the product is still no winning bet.
     The logarithm of every ratio would be dearer than a product that is folded away now and then.
     """
+    if lesson.weight != 1.0 or lesson.trials != 1.0:
+        row[at] += weighted_evidence(lesson, p, f, score)
+        return
+    y = lesson.y
     raw, clipped = likelihood(score, y), likelihood(f, y)
     product = row[at + 1] * (likelihood(inside(p), y) / (max(clipped, raw)))
     if product < 1e-100 or product > 1e100:
         row[at] += ln(product)
         product = 1.0
     row[at + 1] = product
+
+
+@large_kernel
+def weighted_evidence(lesson: Lesson, p: float, f: float, score: float) -> float:
+    """What an outcome of many events brings, as a logarithm: each of them counts by its weight."""
+    p, gain = inside(p), 0.0
+    if lesson.y > 0.0:
+        gain += lesson.y * ln(p / (max(f, score)))
+    if lesson.y < 1.0:
+        gain += (1.0 - lesson.y) * ln((1.0 - p) / (max(1.0 - f, 1.0 - score)))
+    return lesson.weight * lesson.trials * gain
 
 
 # ---- the horizon lane -----------------------------------------------------------------------------------------------
@@ -228,8 +248,32 @@ def wake(row: Vector, lane: int) -> None:
 
 
 @kernel
-def horizon_step(row: Vector, lane: int, y: float, phi: Vector, e: float) -> None:
-    """One outcome for the lane, which says e now:
+def horizon_steps(row: Vector, lane: int, lesson: Lesson, phi: Vector, e: float) -> None:
+    """One outcome for the lane, which says e now, in portions."""
+    if lesson.omega == 1.0:
+        horizon_step(row, lane, lesson.y, phi, e, 1.0, events_of_drift(lesson))
+    else:
+        left, done = lesson.omega, 0.0
+        while left > 0.0:
+            part = portion(left, done)
+            said = e if done == 0.0 else squashed(horizon_logit(row, lane, phi))
+            left -= part
+            done += part
+            horizon_step(row, lane, lesson.y, phi, said, part, 0.0 if left > 0.0 else events_of_drift(lesson))
+
+
+@kernel
+def drifted(variance: float, drift: float, cap: float, events: float) -> float:
+    """A variance after the drift of some events; from the cap on it grows no more."""
+    grown = variance + events * drift
+    if events > 1.0:
+        grown = min(cap + drift, grown)
+    return grown if variance < cap else variance
+
+
+@kernel
+def horizon_step(row: Vector, lane: int, y: float, phi: Vector, e: float, part: float, events: float) -> None:
+    """One portion of an outcome for the lane, which says e now, and then the drift of some events:
 
     K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift
     """
@@ -246,9 +290,9 @@ def horizon_step(row: Vector, lane: int, y: float, phi: Vector, e: float) -> Non
     for j in unrolled(1, SIZE):
         var += phi[j] * K[j]
     var = max(0.0, var)
-    h = eta * e * (1.0 - e)
+    h = eta * part * e * (1.0 - e)
     d = 1.0 / (1.0 + h * var)
-    step = eta * (y - e) * d
+    step = eta * part * (y - e) * d
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
     step *= HORIZON_STEP / (max(HORIZON_STEP, move))
@@ -258,7 +302,7 @@ def horizon_step(row: Vector, lane: int, y: float, phi: Vector, e: float) -> Non
         row[lane + HORIZON_THETA + i] += K[i] * step
         dk = d * K[i]
         variance = row[P + entry_of(i, i)] - dk * K[i]
-        row[P + entry_of(i, i)] = variance + drift if variance < HORIZON_CAP else variance
+        row[P + entry_of(i, i)] = drifted(variance, drift, HORIZON_CAP, events)
         for j in unrolled(i + 1, SIZE):
             row[P + entry_of(i, j)] -= dk * K[j]
 
@@ -340,26 +384,54 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
 
 @kernel
 def lanes_step(
-    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, back: Hindsight
+    row: Vector,
+    clip: float,
+    x0: float,
+    x1: float,
+    n: float,
+    lesson: Lesson,
+    horizon: int,
+    receipt: Vector,
+    back: Hindsight,
 ) -> None:
-    """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
+    """Learn the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
     f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
     lag = n - 1.0 - receipt[SEEN]
     says = scratch(AT_ONCE)
     note_lag(row, n, lag)
     if back.lanes:
-        late_step(row, f, n, lag, y, horizon, receipt, back.late)
+        late_step(row, f, n, lag, lesson, horizon, receipt, back.late)
         for k in range(KALMAN_LANES + 1):
             says[k] = back.late[SAYS + k]
     else:
-        weigh_lanes(row, n, y, f, receipt)
+        weigh_lanes(row, n, lesson.y, f, receipt)
     if lag == 0.0:  # nothing has moved, and what was issued is what they say now
         for k in range(KALMAN_LANES + 1):
             says[k] = receipt[LANE + k]
-    for k in range(KALMAN_LANES):
-        kalman(row, k, x, g, says[k], y, DRIFT_AC[k], DRIFT_B[k])
-    paper_step(row, x0 - x1, says[KALMAN_LANES], y)
+    if lesson.omega == 1.0:
+        events = events_of_drift(lesson)
+        for k in range(KALMAN_LANES):
+            kalman(row, k, x, g, says[k], lesson.y, 1.0, DRIFT_AC[k], DRIFT_B[k], events)
+    else:
+        kalman_portions(row, x, g, says, lesson)
+    paper_step(row, x0 - x1, says[KALMAN_LANES], lesson)
+
+
+@large_kernel
+def kalman_portions(row: Vector, x: float, g: float, says: Vector, lesson: Lesson) -> None:
+    """One outcome for the four Kalman lanes, in portions; `says` has what they say now, and is scratch."""
+    left, done, events = lesson.omega, 0.0, events_of_drift(lesson)
+    while left > 0.0:
+        part = portion(left, done)
+        if done > 0.0:
+            for k in range(KALMAN_LANES):
+                says[k] = squashed(row[SLOPE + k] * x + row[BEND + k] * g + row[OFFSET + k])
+        left -= part
+        done += part
+        of_drift = 0.0 if left > 0.0 else events
+        for k in range(KALMAN_LANES):
+            kalman(row, k, x, g, says[k], lesson.y, part, DRIFT_AC[k], DRIFT_B[k], of_drift)
 
 
 @kernel
@@ -393,7 +465,8 @@ TEMPERED = 21  # likelihoods of the six lanes that learn, and of the score
 SAYS = 28  # what the lanes that learn say now
 PHI = SAYS + AT_ONCE  # of the horizon lane
 ISSUED_HORIZON = PHI + SIZE  # what the horizon lane said, or would have said
-LATE = ISSUED_HORIZON + 1
+LARGEST_LOG = ISSUED_HORIZON + 1  # of what the lanes gave to a lump
+LATE = LARGEST_LOG + 1
 
 
 class Hindsight(NamedTuple):
@@ -424,15 +497,21 @@ def lanes_are_late(row: Vector, n: float, horizon: int, receipt: Vector) -> bool
 
 
 @kernel
+def awake(row: Vector, horizon: int) -> bool:
+    """Whether there is a horizon lane, and an outcome was ever late."""
+    return horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0
+
+
+@kernel
 def lanes_logarithms(
-    row: Vector, clip: float, x0: float, x1: float, y: float, horizon: int, receipt: Vector, late: Vector
+    row: Vector, clip: float, x0: float, x1: float, lesson: Lesson, horizon: int, receipt: Vector, late: Vector
 ) -> None:
     """What the lanes need logarithms of."""
     w6, h = 0.0, 0.5
     late[PHI + 1] = bounded(x0 - x1, MOST_SCORE_LOGIT)
-    if horizon > 0:
-        if row[horizon + HORIZON_WEIGHT] == 0.0:  # this outcome is the first late one
-            wake(row, horizon)
+    if horizon > 0 and row[horizon + HORIZON_WEIGHT] == 0.0 and row[N] > receipt[SEEN]:  # it is the first late one
+        wake(row, horizon)
+    if awake(row, horizon):
         w6, h = row[horizon + HORIZON_WEIGHT], receipt[HORIZON_LANE]
         if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
             z = late[PHI + 1] + issued_logit(receipt[PAPER_LANE])
@@ -442,34 +521,41 @@ def lanes_logarithms(
     late[ISSUED_HORIZON] = h
     L, w = LANE_LOGS, WEIGHT
     for k in range(KALMAN_LANES):
-        late[L + k] = likelihood(receipt[LANE + k], y)
+        late[L + k] = likelihood_of(receipt[LANE + k], lesson)
         late[LANE_ODDS + 1 + k] = odds(receipt[LANE + k])
-    late[L + 4], late[LANE_ODDS] = likelihood(receipt[PAPER_LANE], y), odds(receipt[PAPER_LANE])
-    late[L + 5] = likelihood(h, y)
+    late[L + 4], late[LANE_ODDS] = likelihood_of(receipt[PAPER_LANE], lesson), odds(receipt[PAPER_LANE])
+    late[L + 5] = likelihood_of(h, lesson)
     fresh = row[w] * late[L] + row[w + 1] * late[L + 1] + row[w + 2] * late[L + 2] + row[w + 3] * late[L + 3]
-    fresh += row[w + 4] * likelihood(clipped(receipt[SCORE], clip), y)
+    fresh += row[w + 4] * likelihood_of(clipped(receipt[SCORE], clip), lesson)
     fresh = fresh + row[w + 5] * late[L + 4] + w6 * late[L + 5]
-    late[LANE_STALE] = fresh / likelihood(receipt[EXPERT], y)
+    late[LANE_STALE] = fresh / likelihood_of(receipt[EXPERT], lesson)
 
 
 @kernel
 def lanes_exponents(
-    row: Vector, clip: float, x0: float, x1: float, y: float, horizon: int, receipt: Vector, late: Vector
+    row: Vector, clip: float, x0: float, x1: float, lesson: Lesson, horizon: int, receipt: Vector, late: Vector
 ) -> None:
     """What the lanes need exponentials of."""
     x, g = lane_features(clip, clipped(receipt[SCORE], clip), x0, x1)
     says = late[SAYS : SAYS + AT_ONCE]
-    if horizon > 0:
+    if awake(row, horizon):
         for k in range(KALMAN_LANES + 1):
             late[PHI + 2 + k] = bounded(late[LANE_ODDS + k], MOST_LANE_LOGIT)
         says[HORIZON] = horizon_logit(row, horizon, late[PHI : PHI + SIZE])
     lane_logits(row, x, g, x0 - x1, says)
     exponents(says)
-    if row[TEMPER] != 1.0:  # L_k^(1/T), by the logarithm
-        s = 1.0 / row[TEMPER]
+    if row[TEMPER] != lesson.omega:  # L_k^(omega/T), by the logarithm
+        s = lesson.omega / row[TEMPER]
+        score = lesson.y * x0 + (1.0 - lesson.y) * x1 if lesson.is_share else x0 if lesson.y == 1.0 else x1
+        top = 0.0
+        if s > 1.0:  # of L_k over the largest of them, or all might be 0
+            top = score
+            for k in range(6 if awake(row, horizon) else 5):
+                top = max(top, late[LANE_LOGS + k])
+        late[LARGEST_LOG] = top
         for k in range(6):
-            late[TEMPERED + k] = s * late[LANE_LOGS + k]
-        late[TEMPERED + 6] = s * (x0 if y == 1.0 else x1)
+            late[TEMPERED + k] = s * (late[LANE_LOGS + k] - top)
+        late[TEMPERED + 6] = s * (score - top)
 
 
 @large_kernel
@@ -484,47 +570,65 @@ def lanes_now(row: Vector, f: float, horizon: int, late: Vector) -> float:
 
 @kernel
 def late_step(
-    row: Vector, f: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, late: Vector
+    row: Vector, f: float, n: float, lag: float, lesson: Lesson, horizon: int, receipt: Vector, late: Vector
 ) -> None:
     """The weights, and the horizon lane, of a stream that has had late outcomes (the module has the formulas).
 
     What the lanes say now is put in `late`.
     """
-    says, temper = late[SAYS : SAYS + AT_ONCE], row[TEMPER]
+    says, temper, omega = late[SAYS : SAYS + AT_ONCE], row[TEMPER], lesson.omega
     sigmoids(says)
     w6, parts, last = 0.0, 6.0, 0
-    if horizon > 0:
+    if awake(row, horizon):
         parts, last = 7.0, horizon + HORIZON_WEIGHT
         w6 = row[last]
     l0, l1, l2, l3 = late[TEMPERED], late[TEMPERED + 1], late[TEMPERED + 2], late[TEMPERED + 3]
     l5, l6, l4 = late[TEMPERED + 4], late[TEMPERED + 5], late[TEMPERED + 6]
-    if temper == 1.0:
-        l0, l1 = likelihood(receipt[LANE], y), likelihood(receipt[LANE + 1], y)
-        l2, l3 = likelihood(receipt[LANE + 2], y), likelihood(receipt[LANE + 3], y)
-        l4, l5, l6 = likelihood(f, y), likelihood(receipt[PAPER_LANE], y), likelihood(late[ISSUED_HORIZON], y)
+    if temper == omega:
+        l0, l1 = likelihood_of(receipt[LANE], lesson), likelihood_of(receipt[LANE + 1], lesson)
+        l2, l3 = likelihood_of(receipt[LANE + 2], lesson), likelihood_of(receipt[LANE + 3], lesson)
+        l4, l5 = likelihood_of(f, lesson), likelihood_of(receipt[PAPER_LANE], lesson)
+        l6 = likelihood_of(late[ISSUED_HORIZON], lesson)
     w0, w1, w2 = row[WEIGHT] * l0, row[WEIGHT + 1] * l1, row[WEIGHT + 2] * l2
     w3, w4, w5 = row[WEIGHT + 3] * l3, row[WEIGHT + 4] * l4, row[WEIGHT + 5] * l5
     w6 *= l6
-    alpha = SHARE / n
-    keep, gift = (1.0 - alpha) / (w0 + w1 + w2 + w3 + w4 + w5 + w6), alpha / parts
+    alpha, total = SHARE / n, w0 + w1 + w2 + w3 + w4 + w5 + w6
+    keep, gift = (1.0 - alpha) / total, alpha / parts
     row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2] = keep * w0 + gift, keep * w1 + gift, keep * w2 + gift
     row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5] = keep * w3 + gift, keep * w4 + gift, keep * w5 + gift
     if last > 0:
         row[last] = keep * w6 + gift
     if lag > 0.0:
-        row[STALENESS] += max(0.0, late[LANE_STALE])
+        row[STALENESS] += omega * max(0.0, late[LANE_STALE])
+    if omega > temper:
+        fresh = late[LANE_STALE] + ln(likelihood_of(receipt[EXPERT], lesson))
+        row[STALENESS] += lump(temper, total, late[LARGEST_LOG], fresh, omega)
     if 1.0 + row[STALENESS] > LAZY * temper:
         flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
     if last > 0:
-        horizon_step(row, horizon, y, late[PHI : PHI + SIZE], says[HORIZON])
+        horizon_steps(row, horizon, lesson, late[PHI : PHI + SIZE], says[HORIZON])
 
 
 # ---- the lanes: one step each ----------------------------------------------------------------------------------------
 
 
 @kernel
-def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac: float, drift_b: float) -> None:
-    """One outcome for lane k, which says e: without branches, so that the four lanes can go together as vectors."""
+def kalman(
+    row: Vector,
+    k: int,
+    x: float,
+    g: float,
+    e: float,
+    y: float,
+    part: float,
+    drift_ac: float,
+    drift_b: float,
+    events: float,
+) -> None:
+    """A portion of an outcome for lane k, which says e, and then the drift of some events.
+
+    Without branches, so that the four lanes can go together as vectors.
+    """
     aa, ac, ab = row[VAR_A + k], row[COV_AC + k], row[COV_AB + k]
     cc, cb, bb = row[VAR_C + k], row[COV_CB + k], row[VAR_B + k]
     ka = aa * x + ac * g + ab
@@ -532,9 +636,9 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     kb = ab * x + cb * g + bb
     var = ka * x + kc * g + kb
     var = max(0.0, var)
-    h = e * (1.0 - e)
+    h = part * (e * (1.0 - e))
     d = 1.0 / (1.0 + h * var)
-    step = (y - e) * d
+    step = part * (y - e) * d
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
     step *= STEP / (max(STEP, move))
@@ -546,20 +650,20 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     aa -= da * ka
     cc -= dc * kc
     bb -= d * kb * kb
-    row[VAR_A + k] = aa + drift_ac if aa < CAP_AC else aa
+    row[VAR_A + k] = drifted(aa, drift_ac, CAP_AC, events)
     row[COV_AC + k] = ac - da * kc
     row[COV_AB + k] = ab - da * kb
-    row[VAR_C + k] = cc + drift_ac if cc < CAP_AC else cc
+    row[VAR_C + k] = drifted(cc, drift_ac, CAP_AC, events)
     row[COV_CB + k] = cb - dc * kb
-    row[VAR_B + k] = bb + drift_b if bb < CAP_B else bb
+    row[VAR_B + k] = drifted(bb, drift_b, CAP_B, events)
 
 
 @kernel
-def paper_step(row: Vector, x: float, o: float, y: float) -> None:
+def paper_step(row: Vector, x: float, o: float, lesson: Lesson) -> None:
     """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
     if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
         o = sigmoid(row[OPS_A] * x + row[OPS_B])
-    ons_step(row, OPS_A, 2, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
+    ons_step(row, OPS_A, 2, x, 1.0, 0.0, o, lesson, ONS_GAIN, ONS_RADIUS)
 
 
 @kernel

@@ -179,12 +179,12 @@ def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
 
 
 @kernel
-def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
-    """Each cell of a new stream has seen up to 20 imaginary events of the pool's mean outcome."""
+def tracking_start(pool: Vector, row: Vector, cells: int, m: float, most: float) -> None:
+    """Each cell of a new stream has seen up to so many imaginary events of the pool's mean outcome."""
     for at in range(cells, cells + 2 * int(m), 2):
         count = pool[at + 1]
         if count > 0.0:
-            seen = min(MOST_IMAGINED, count)
+            seen = min(most, count)
             row[at] = seen * (pool[at] / count)
             row[at + 1] = seen
 

@@ -21,8 +21,9 @@ a = mu^2 and b = 1 - v/tau over its cells::
 buckets of eight. Only outcomes open cells. A full bucket gives up the cell that is worth least and was not seen for
 longest. So memory is bounded, whatever the attributes are.
 
-**Records** of each cell: events, ones, sums of score, expert and forecast, and a bet against the forecast. The bet's
-logarithm, log e, is evidence that the forecasts in this cell are wrong.
+**Records** of each cell: events, sums of ones, score, expert and forecast by the weights of the events, and a bet against
+the forecast. The bet's logarithm, log e, is evidence that the forecasts in this cell are wrong. Once an outcome had a weight
+other than 1 no bet would be fair: log e stays as it is.
 
 Kernels see words only. In a row the numbers of the groups stand behind those of the method, from `Cells.start` on.
 """
@@ -37,13 +38,15 @@ import numpy as np
 from calibeat._util.types import Bytes, Ints, Vector
 
 from .algebra import exps, ln, power
-from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, likelihood, squashed, staleness
+from .auto import LATE, LAZY, SHARE, STEP, bounded, inside, issued_logit, squashed, staleness
 from .kernel import Asked, Played, look_back, play, settle_learner, settle_rest
 from .layout import N, Spec
-from .limits import Block, Limit, RowLimits, tempering, weights
+from .limits import MOST_WEIGHT, Block, Limit, RowLimits, tempering
+from .limits import weights as weight_limits
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
 from .subset import blank, entry, kernel, large_kernel, prefetch, scratch
+from .weights import Lesson, Outcome, is_nothing, is_plain, likelihood_of, lump, note_event, one_event, pace, portion, spread
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -70,8 +73,9 @@ LANE_WIDTH = 4
 TERMS = 8  # a, b of still, a, b of fleeting
 COLUMN, LAST = 12, 13  # its column; the outcome that visited it last
 EVENTS, ONES, SUM_SCORE, SUM_EXPERT, SUM_FORECAST, VARIANCE, LOG_E = 14, 15, 16, 17, 18, 19, 20
-SUMS = {"ones": ONES, "scores": SUM_SCORE, "experts": SUM_EXPERT, "forecasts": SUM_FORECAST, "variance": VARIANCE}
-CELL_NUMBERS = 21
+WEIGHTS = 21  # of its events, which the sums are of
+SUMS = {"ones": ONES, "scores": SUM_SCORE, "experts": SUM_EXPERT, "forecasts": SUM_FORECAST}
+CELL_NUMBERS = 22
 CELL_WIDTH = 24  # with what fills the third cache line; the first has all that a forecast needs
 
 # ---- in a receipt, from `Cells.receipt` on; its words are kept beside it ---------------------------------------------
@@ -139,7 +143,7 @@ def row_limits(columns: int) -> list[Block]:
     sums = Limit("sums over cells", -ROUNDING, MOST_OFFSET)
     return [
         tempering(),
-        weights("groups", LANES + 1),
+        weight_limits("groups", LANES + 1),
         Block((opened, opened._replace(name="evicted cells", under=-1))),
         Block((sums,), 2 * LANES * columns),
     ]
@@ -150,13 +154,14 @@ def cell_limits(columns: int) -> RowLimits:
     most = 10.0 * MOST_OFFSET
     own = Limit("information", -ROUNDING, 1.0, rises=5.0), Limit("natural means", -most, most)
     count = Limit("outcomes", 1.0, 0.0, whole=True, until=True)
-    sums = (Limit(f"a sum of {name}", 0.0, 0.0, rises=1.0, under=EVENTS - at) for name, at in SUMS.items())
+    sums = (Limit(f"a sum of {name}", 0.0, 0.0, rises=1.0, under=WEIGHTS - at) for name, at in SUMS.items())
+    variance, weights = Limit("a variance", 0.0, 0.0, rises=MOST_WEIGHT), Limit("a sum of weights", 0.0, 0.0, rises=1.0)
     return RowLimits(
         [
             Block(own, 2 * LANES),
             Block((Limit("a squared offset", 0.0, MOST_OFFSET), Limit("a share", -1.0, 1.0)), LANES),
             Block((Limit("a column", 0.0, columns - 1.0, whole=True), count._replace(name="a last outcome"), count)),
-            Block((*sums, Limit("log e", 0.0, 0.0, 2.0, 2.0))),
+            Block((*sums, variance, Limit("log e", 0.0, 0.0, 2.0, 2.0), weights)),
         ],
         EVENTS,
     )
@@ -374,29 +379,67 @@ def play_grouped(
 
 @kernel
 def settle_grouped(
-    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, y: float, words: Ints, receipt: Vector
+    spec: Spec,
+    cells: Cells,
+    row: Vector,
+    t: float,
+    asked: Asked,
+    cell: int,
+    outcome: Outcome,
+    words: Ints,
+    receipt: Vector,
 ) -> None:
     """As `settle`: the cells learn around the expert m, what stands behind them around the grouped expert g."""
     find_cells(cells, words, cells.found)
-    settle_found(spec, cells, row, t, asked, cell, y, words, receipt)
+    settle_found(spec, cells, row, t, asked, cell, outcome, words, receipt)
 
 
 @kernel
 def settle_found(
-    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, y: float, words: Ints, receipt: Vector
+    spec: Spec,
+    cells: Cells,
+    row: Vector,
+    t: float,
+    asked: Asked,
+    cell: int,
+    outcome: Outcome,
+    words: Ints,
+    receipt: Vector,
 ) -> None:
     """The same, where `cells.found` has what `find_cells` finds."""
+    if is_plain(row, outcome):
+        if not spec.draws:
+            note_event(row, spread(outcome.y, issued(spec, receipt)))
+        learn_found(spec, cells, row, t, asked, cell, one_event(outcome.y), words, receipt)
+    elif not is_nothing(outcome):
+        lesson = pace(row, outcome, spread(outcome.y, issued(spec, receipt)))
+        learn_weighted(spec, cells, row, t, asked, cell, lesson, words, receipt)
+
+
+@large_kernel
+def learn_weighted(
+    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, words: Ints, receipt: Vector
+) -> None:
+    """`learn_found` where outcomes have weights."""
+    learn_found(spec, cells, row, t, asked, cell, lesson, words, receipt)
+
+
+@kernel
+def learn_found(
+    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, words: Ints, receipt: Vector
+) -> None:
+    """All parts learn an outcome."""
     late = blank(LATE)
-    back = look_back(spec, row, asked, y, receipt[cells.receipt + GROUPED], receipt, late)
+    back = look_back(spec, row, asked, lesson, receipt[cells.receipt + GROUPED], receipt, late)
     m = receipt[EXPERT]
     b = m
     if back.beginner:
         b = back.around
         back = back._replace(around=grouped_now(cells, row, b))
-    settle_learner(spec, row, asked, y, receipt, back)
-    settle_cells(cells, row, row[N] + 1.0, y, issued(spec, receipt), b, words, receipt)
+    settle_learner(spec, row, asked, lesson, receipt, back)
+    settle_cells(cells, row, row[N] + 1.0, lesson, issued(spec, receipt), b, words, receipt)
     receipt[EXPERT] = receipt[cells.receipt + GROUPED]
-    settle_rest(spec, row, t, asked, cell, y, receipt, back)
+    settle_rest(spec, row, t, asked, cell, lesson, receipt, back)
     receipt[EXPERT] = m
 
 
@@ -408,40 +451,45 @@ def issued(spec: Spec, receipt: Vector) -> float:
 
 @kernel
 def settle_cells(
-    cells: Cells, row: Vector, n: float, y: float, p: float, b: float, words: Ints, receipt: Vector
+    cells: Cells, row: Vector, n: float, lesson: Lesson, p: float, b: float, words: Ints, receipt: Vector
 ) -> None:
-    """Learn y, the n-th outcome: weights judge what was issued, cells move from where they are now. p was issued.
+    """Learn the n-th outcome: weights judge what was issued, cells move from where they are now. p was issued.
 
     Cells learn around b, which is the issued expert m unless the forecast was a beginner's (`auto`).
     """
-    weigh_groups(cells, row, n, y, receipt)
+    weigh_groups(cells, row, n, lesson, receipt)
     for k in range(cells.columns):
         place_cell(cells, row, words, k, n)
     logit = issued_logit(b)
     x = bounded(logit, X_MOST)
     for lane in range(LANES):
-        learn_lane(cells, row, lane, RATES[lane] / cells.columns, logit, x, y)
+        learn_lane_by_portions(cells, row, lane, logit, x, lesson)
     odds = scratch(MOST_COLUMNS)  # exp(theta) of each column, taken together
     for k in range(cells.columns):
         at = cells.found[MOST_COLUMNS + k] * CELL_WIDTH
         odds[k] = stake(cells.numbers[at + ONES], cells.numbers[at + SUM_FORECAST], cells.numbers[at + VARIANCE])
     exps(odds[: cells.columns])
     for k in range(cells.columns):
-        record(cells, cells.found[MOST_COLUMNS + k] * CELL_WIDTH, y, p, receipt[SCORE], receipt[EXPERT], odds[k])
+        record(cells, cells.found[MOST_COLUMNS + k] * CELL_WIDTH, lesson, p, receipt[SCORE], receipt[EXPERT], odds[k])
 
 
 @kernel
-def weigh_groups(cells: Cells, row: Vector, n: float, y: float, receipt: Vector) -> None:
+def weigh_groups(cells: Cells, row: Vector, n: float, lesson: Lesson, receipt: Vector) -> None:
     """The weights of expert, still and fleeting (`auto` has the formulas); they start at `PRIOR`."""
     at, weight, temper = cells.receipt, cells.start + GROUP_WEIGHT, row[cells.start + GROUP_TEMPER]
-    l0, l1 = likelihood(receipt[EXPERT], y), likelihood(receipt[at + STILL], y)
-    l2, stale = likelihood(receipt[at + FLEETING], y), 0.0
+    l0, l1 = likelihood_of(receipt[EXPERT], lesson), likelihood_of(receipt[at + STILL], lesson)
+    l2, stale = likelihood_of(receipt[at + FLEETING], lesson), 0.0
+    fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
     if n - 1.0 > receipt[SEEN]:
-        fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
-        stale = staleness(fresh, likelihood(receipt[at + GROUPED], y))
-    if temper != 1.0:
-        s = 1.0 / temper
-        l0, l1, l2 = power(l0, s), power(l1, s), power(l2, s)
+        stale = lesson.omega * staleness(fresh, likelihood_of(receipt[at + GROUPED], lesson))
+    if temper != lesson.omega:
+        s, top = lesson.omega / temper, 1.0
+        if s > 1.0:
+            top = max(l0, l1, l2)
+        l0, l1, l2 = power(l0 / top, s), power(l1 / top, s), power(l2 / top, s)
+        if s > 1.0:
+            total = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
+            stale += lump(temper, total, ln(top), ln(fresh), lesson.omega)
     u0, u1, u2 = row[weight] * l0, row[weight + 1] * l1, row[weight + 2] * l2
     alpha = SHARE / n
     keep = (1.0 - alpha) / (u0 + u1 + u2)
@@ -470,10 +518,27 @@ def flatten_groups(row: Vector, start: int) -> None:
 
 
 @kernel
-def learn_lane(cells: Cells, row: Vector, lane: int, rate: float, logit: float, x: float, y: float) -> None:
-    """One step of a diagonal Gaussian filter for logit e = l + sum over cells (mu + s x)::
+def learn_lane_by_portions(cells: Cells, row: Vector, lane: int, logit: float, x: float, lesson: Lesson) -> None:
+    """One outcome for a lane, in portions; the step back to the prior comes with the last of them."""
+    rate = RATES[lane] / cells.columns
+    if lesson.omega == 1.0:
+        learn_lane(cells, row, lane, rate, logit, x, lesson.y, 1.0)
+    else:
+        left, done = lesson.omega, 0.0
+        while left > 0.0:
+            part = portion(left, done)
+            left -= part
+            done += part
+            learn_lane(cells, row, lane, 0.0 if left > 0.0 else rate, logit, x, lesson.y, part)
 
-    S = sum (v + sv x^2);  h = e (1 - e);  d = (y - e)/(1 + h S), and |d S| is at most STEP
+
+@kernel
+def learn_lane(
+    cells: Cells, row: Vector, lane: int, rate: float, logit: float, x: float, y: float, part: float
+) -> None:
+    """One step of a diagonal Gaussian filter for logit e = l + sum over cells (mu + s x), b is the portion::
+
+    S = sum (v + sv x^2);  h = b e (1 - e);  d = b (y - e)/(1 + h S), and |d S| is at most STEP
     mean += var f d;  var = 1/(1/var + f^2 h/(1 + h (S - var f^2)))
     mean *= 1 - r/2;  var = min(var + r (top - var), top)
     """
@@ -492,8 +557,8 @@ def learn_lane(cells: Cells, row: Vector, lane: int, rate: float, logit: float, 
         z += mu + s * x
         S += v + sv * xx
     e = squashed(z)
-    h = e * (1.0 - e)
-    d = (y - e) / (1.0 + h * S)
+    h = part * (e * (1.0 - e))
+    d = part * (y - e) / (1.0 + h * S)
     # if |d S| > STEP: d *= STEP / |d S|
     d *= STEP / (max(STEP, abs(d * S)))
     # 1/(1/var + f^2 h/(1 + h (S - var f^2))) is var (1 - var f^2 q): one division for all cells.
@@ -526,17 +591,20 @@ def moved(mean: float, var: float, f: float, d: float, q: float, rate: float, to
 
 
 @kernel
-def record(cells: Cells, at: int, y: float, p: float, score: float, m: float, odds: float) -> None:
+def record(cells: Cells, at: int, lesson: Lesson, p: float, score: float, m: float, odds: float) -> None:
     """The records of a cell: a bet against p, with odds = exp(theta), then the sums."""
     numbers = cells.numbers
-    theta = stake(numbers[at + ONES], numbers[at + SUM_FORECAST], numbers[at + VARIANCE])
-    numbers[at + LOG_E] += won(theta, odds, y, p)
-    numbers[at + EVENTS] += 1.0
-    numbers[at + ONES] += y
-    numbers[at + SUM_SCORE] += score
-    numbers[at + SUM_EXPERT] += m
-    numbers[at + SUM_FORECAST] += p
-    numbers[at + VARIANCE] += p * (1.0 - p)
+    ones, weight = lesson.weight * lesson.trials * lesson.y, lesson.weight * lesson.trials
+    if lesson.is_bet:
+        theta = stake(numbers[at + ONES], numbers[at + SUM_FORECAST], numbers[at + VARIANCE])
+        numbers[at + LOG_E] += won(theta, odds, ones, lesson.trials, p)
+    numbers[at + EVENTS] += lesson.trials
+    numbers[at + WEIGHTS] += weight
+    numbers[at + ONES] += ones
+    numbers[at + SUM_SCORE] += weight * score
+    numbers[at + SUM_EXPERT] += weight * m
+    numbers[at + SUM_FORECAST] += weight * p
+    numbers[at + VARIANCE] += lesson.weight * weight * (p * (1.0 - p))
 
 
 @kernel
@@ -546,9 +614,9 @@ def stake(ones: float, said: float, variance: float) -> float:
 
 
 @kernel
-def won(theta: float, odds: float, y: float, p: float) -> float:
-    """What a bet against p wins, as a logarithm; odds = exp(theta).
+def won(theta: float, odds: float, ones: float, trials: float, p: float) -> float:
+    """What bets against p win in some trials, as a logarithm; odds = exp(theta).
 
-    If y is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
+    If an event is 1 with probability p, exp of it is 1 in the mean: E exp(y theta) = 1 - p + p exp(theta).
     """
-    return y * theta - ln(1.0 - p + p * odds)
+    return ones * theta - trials * ln(1.0 - p + p * odds)

@@ -36,8 +36,8 @@ from .auto import (
     mix,
     weigh_evidence,
 )
-from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
-from .features import HISTOGRAM, RAW, features_of, logit_of
+from .calibeating import KEEP, MOST_IMAGINED, SPLINE, TRACK, bin_of, hedge, track, tracking_start
+from .features import BETA, HISTOGRAM, RAW, features_of, logit_of
 from .guard import clip_expert, guard, guard_step
 from .layout import THETA, N, Spec, T
 from .learners import (
@@ -55,7 +55,8 @@ from .learners import (
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean
 from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late
-from .subset import blank, entry, kernel
+from .subset import blank, entry, kernel, large_kernel
+from .weights import Lesson, Outcome, is_nothing, is_plain, note_event, one_event, pace, scale_of_weights, spread
 
 
 class Asked(NamedTuple):
@@ -123,7 +124,8 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
     b = bin_of(p, m)
     low, high, weight, cell, forecast = p, p, 1.0, b, p
     if spec.calibeater == TRACK:
-        forecast = track(row, spec.cells, b, m, spec.prior)
+        prior = spec.prior / scale_of_weights(row) if spec.prior > 0.0 else 0.0
+        forecast = track(row, spec.cells, b, m, prior)
     elif spec.mixes and spec.calibeater == SPLINE:
         x = logit_of(spec.features, asked.x0, asked.x1)
         forecast = spline(row, spec.clip, x, spec.cells, receipt)
@@ -146,34 +148,75 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 
 
 @kernel
-def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> None:
-    """Learn outcome y of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
-    number of forecasts made so far."""
-    late = blank(LATE)
-    back = look_back(spec, row, asked, y, receipt[EXPERT] if spec.mixes else 0.0, receipt, late)
-    settle_learner(spec, row, asked, y, receipt, back)
-    settle_rest(spec, row, t, asked, cell, y, receipt, back)
+def settle(
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector
+) -> float:
+    """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
+    number of forecasts made so far -> its weight, as it was clipped."""
+    if is_plain(row, outcome):
+        if not spec.draws:
+            note_event(row, spread(outcome.y, issued_or_expert(spec, asked, receipt)))
+        learn_lesson(spec, row, t, asked, cell, one_event(outcome.y), receipt)
+        return 1.0
+    if is_nothing(outcome):
+        return 0.0
+    return settle_weighted(spec, row, t, asked, cell, outcome, receipt)
+
+
+@large_kernel
+def settle_weighted(
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector
+) -> float:
+    """`settle` where outcomes have weights."""
+    lesson = pace(row, outcome, spread(outcome.y, issued_or_expert(spec, asked, receipt)))
+    if is_auto(spec):
+        learn_lesson(as_auto(spec), row, t, asked, cell, lesson, receipt)
+    else:
+        learn_lesson(spec, row, t, asked, cell, lesson, receipt)
+    return lesson.weight
 
 
 @kernel
-def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt: Vector, late: Vector) -> Hindsight:
+def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
+    """The forecast as it was issued; of methods that do not remember it, what the expert says now."""
+    return receipt[FORECAST] if spec.mixes else asked.expert
+
+
+@kernel
+def learn_lesson(
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, receipt: Vector
+) -> None:
+    """All parts learn an outcome."""
+    late = blank(LATE)
+    back = look_back(spec, row, asked, lesson, receipt[EXPERT] if spec.mixes else 0.0, receipt, late)
+    settle_learner(spec, row, asked, lesson, receipt, back)
+    settle_rest(spec, row, t, asked, cell, lesson, receipt, back)
+
+
+@kernel
+def look_back(
+    spec: Spec, row: Vector, asked: Asked, lesson: Lesson, m: float, receipt: Vector, late: Vector
+) -> Hindsight:
     """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m.
 
-    Where the forecast was a beginner's, the splines learn around what the learner says now instead.
+    So does an outcome that is worth more or less than one event. Where the forecast was a beginner's, the splines learn
+    around what the learner says now instead.
     """
     n, x0, x1, beginner, around = row[N] + 1.0, asked.x0, asked.x1, False, m
-    lanes = spec.mixes and spec.learner == LANES and lanes_are_late(row, n, spec.horizon, receipt)
-    splines = spec.mixes and spec.calibeater == SPLINE and splines_are_late(row, spec.cells, n, receipt)
+    weighted = lesson.omega != 1.0 or lesson.is_share
+    lanes = spec.mixes and spec.learner == LANES and (weighted or lanes_are_late(row, n, spec.horizon, receipt))
+    splines = spec.mixes and spec.calibeater == SPLINE and (weighted or splines_are_late(row, spec.cells, n, receipt))
     if lanes or splines:
         if splines:
-            spline_logarithms(row, spec.cells, y, m, receipt, late)
+            spline_logarithms(row, spec.cells, lesson, m, receipt, late)
         if lanes:
-            lanes_logarithms(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
+            lanes_logarithms(row, spec.clip, x0, x1, lesson, spec.horizon, receipt, late)
         lns(late[SPLINE_LOGS:SPLINE_EXPONENTS])
         if splines:
-            spline_exponents(row, spec.clip, logit_of(spec.features, x0, x1), spec.cells, m, receipt, late)
+            x = logit_of(spec.features, x0, x1)
+            spline_exponents(row, spec.clip, x, spec.cells, lesson.omega, m, receipt, late)
         if lanes:
-            lanes_exponents(row, spec.clip, x0, x1, y, spec.horizon, receipt, late)
+            lanes_exponents(row, spec.clip, x0, x1, lesson, spec.horizon, receipt, late)
         exps(late[SPLINE_EXPONENTS:PHI])
         beginner = splines and is_beginner(row[N], receipt[SEEN])
         if beginner and lanes:
@@ -184,45 +227,59 @@ def look_back(spec: Spec, row: Vector, asked: Asked, y: float, m: float, receipt
 
 
 @kernel
-def settle_learner(spec: Spec, row: Vector, asked: Asked, y: float, receipt: Vector, back: Hindsight) -> None:
+def settle_learner(spec: Spec, row: Vector, asked: Asked, lesson: Lesson, receipt: Vector, back: Hindsight) -> None:
     """The learner's part of `settle`."""
     x0, x1, x2, p = asked.x0, asked.x1, asked.x2, asked.expert
     if spec.learner == ONS_STEP:
-        ons_step(row, THETA, spec.d, x0, x1, x2, p - y, spec.gain, spec.radius)
+        ons_step(row, THETA, spec.d, x0, x1, x2, p, lesson, spec.gain, spec.radius)
     elif spec.learner == OGD_STEP:
-        ogd_step(row, spec.d, x0, x1, x2, p - y, spec.gain / math.sqrt(row[N] + 1.0), spec.radius)
+        ogd_step(row, spec.d, x0, x1, x2, p, lesson, spec.gain / math.sqrt(row[N] + 1.0), spec.radius)
     elif spec.learner == AIOLI_STEP:
-        aioli_step(row, spec.d, x0, x1, x2, p, asked.logit, y, spec.gain)
+        aioli_step(row, spec.d, x0, x1, x2, p, asked.logit, lesson, spec.gain)
     elif spec.mixes and spec.learner == LANES:
-        lanes_step(row, spec.clip, x0, x1, row[N] + 1.0, y, spec.horizon, receipt, back)
+        lanes_step(row, spec.clip, x0, x1, row[N] + 1.0, lesson, spec.horizon, receipt, back)
 
 
 @kernel
 def settle_rest(
-    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector, back: Hindsight
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, receipt: Vector, back: Hindsight
 ) -> None:
     """What stands behind the learner: calibeater, guard, evidence and the counts."""
     if spec.calibeater != KEEP:
         if spec.mixes and spec.calibeater == SPLINE:
             x = logit_of(spec.features, asked.x0, asked.x1)
-            spline_step(row, spec.clip, x, spec.cells, row[N] + 1.0, y, receipt, back)
-        else:
-            row[spec.cells + 2 * cell] += y
-            row[spec.cells + 2 * cell + 1] += 1.0
+            spline_step(row, spec.clip, x, spec.cells, row[N] + 1.0, lesson, receipt, back)
+        else:  # a mean, of all events behind the outcomes
+            weight = lesson.weight * lesson.trials
+            row[spec.cells + 2 * cell] += weight * lesson.y
+            row[spec.cells + 2 * cell + 1] += weight
     if spec.guard > 0:
         given, issued = receipt[spec.guard_receipt + GUARDED], receipt[spec.guard_receipt + ISSUED]
-        guard_step(row, spec.guard, spec.guard_bins, given, issued, y)
+        guard_step(row, spec.guard, spec.guard_bins, given, issued, lesson.y)
     if spec.mixes:
         score = receipt[SCORE]
-        weigh_evidence(row, spec.evidence, y, receipt[FORECAST], clipped(score, spec.clip), score)
+        weigh_evidence(row, spec.evidence, lesson, receipt[FORECAST], clipped(score, spec.clip), score)
     row[T] = t
     row[N] += 1.0
 
 
 @entry
-def update(spec: Spec, row: Vector, t: float, score: float, cell: int, y: float, receipt: Vector) -> None:
+def update(spec: Spec, row: Vector, t: float, score: float, cell: int, outcome: Outcome, receipt: Vector) -> float:
     """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
-    settle(spec, row, t, ask_again(spec, row, score), cell, y, receipt)
+    return settle(spec, row, t, ask_again(spec, row, score), cell, outcome, receipt)
+
+
+@kernel
+def is_auto(spec: Spec) -> bool:
+    """Whether the method is AUTO."""
+    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and spec.guard == 0
+
+
+@kernel
+def as_auto(spec: Spec) -> Spec:
+    """The same spec with what makes it AUTO as constants, so that the compiler leaves out all else."""
+    parts = spec._replace(features=BETA, d=3, learner=LANES, calibeater=SPLINE)
+    return parts._replace(mixes=True, draws=False, guard=0)
 
 
 @kernel
@@ -235,4 +292,4 @@ def start_from(spec: Spec, pool: Vector, row: Vector) -> None:
     else:
         theta_start(spec.d, pool, row)
     if spec.calibeater == TRACK:
-        tracking_start(pool, row, spec.cells, spec.bins)
+        tracking_start(pool, row, spec.cells, spec.bins, MOST_IMAGINED / scale_of_weights(pool))

@@ -18,7 +18,7 @@ import numpy as np
 from calibeat._util.types import Ints, Slots, Vector
 
 from .calibeating import SPLINE
-from .features import BETA, PLATT
+from .features import PLATT
 from .groups import (
     GROUPED_RECEIPT_WIDTH,
     MOST_GROUPED_RECEIPT,
@@ -28,15 +28,16 @@ from .groups import (
     settle_found,
     settle_grouped,
 )
-from .kernel import Asked, Played, ask, ask_again, play, settle
+from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, play, settle
 from .layout import N, Spec
-from .learners import LANES, ONS_STEP
+from .learners import ONS_STEP
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, loop, prefetch, scratch
 from .vector import ask as ask_classes
 from .vector import play as play_classes
 from .vector import predict as predict_classes
 from .vector import update as update_label
+from .weights import Outcome
 
 CACHE_LINE = 8  # numbers
 AHEAD = 6  # how many events before its turn a row is asked for; of K classes the next one
@@ -73,7 +74,8 @@ class Batch(NamedTuple):
 
     For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
     the label, and `work` is scratch (`vector.scratch`), which no other thread may use. With groups `words` has those of
-    the attributes of each event, one event behind the other.
+    the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none where
+    all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it has room.
     """
 
     scores: Vector
@@ -83,6 +85,9 @@ class Batch(NamedTuple):
     receipts: Vector
     work: Vector = NO_NUMBERS
     words: Ints = NO_INTS
+    weights: Vector = NO_NUMBERS
+    trials: Vector = NO_NUMBERS
+    learnt: Vector = NO_NUMBERS
 
 
 class Late(NamedTuple):
@@ -130,6 +135,8 @@ def call_of(
     """
     if spec.classes:
         play = run_classes
+    elif len(batch.weights) or len(batch.trials):
+        play = run_weighted
     elif cells.columns:
         play = run_grouped if late is None else run_grouped_late
     else:
@@ -171,19 +178,6 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
     prefetch(rows, begin + stride - 1)
 
 
-@kernel
-def is_auto(spec: Spec) -> bool:
-    """Whether the method is AUTO."""
-    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and spec.guard == 0
-
-
-@kernel
-def as_auto(spec: Spec) -> Spec:
-    """The same spec with what makes it AUTO as constants, so that the compiler leaves out all else."""
-    parts = spec._replace(features=BETA, d=3, learner=LANES, calibeater=SPLINE)
-    return parts._replace(mixes=True, draws=False, guard=0)
-
-
 # ---- the loop --------------------------------------------------------------------------------------------------------
 
 
@@ -192,41 +186,41 @@ def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, pl
     """Two classes, no groups, and outcomes at once."""
     many, small = len(streams.slots) > 0, spec._replace(receipt=0, mixes=False, guard=0)
     if many and is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, False)
     elif many:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False, False)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, False)
     elif spec.receipt > 0:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, False)
     elif spec.features == PLATT and spec.learner == ONS_STEP:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
-        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False)
+        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, False)
     else:
-        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False, False)
 
 
 @loop
 def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, no groups, and late outcomes."""
     if len(streams.slots) > 0:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False, False)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False, False)
     elif spec.receipt > 0:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, False)
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
-        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, False)
 
 
 @loop
 def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes and groups, on one row, and outcomes at once."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False, False)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False, False)
 
 
 @loop
@@ -235,18 +229,26 @@ def run_grouped_late(
 ) -> None:
     """Two classes and groups, on one row, and late outcomes."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False, False)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False, False)
+
+
+@loop
+def run_weighted(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """Two classes, and outcomes with weights."""
+    many, grouped, delayed = len(streams.slots) > 0, cells.columns > 0, late.begin >= 0
+    event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, True)
 
 
 @loop
 def run_classes(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """K classes."""
+    many, weighted = len(streams.slots) > 0, len(batch.weights) > 0
     if late.begin >= 0:
-        event_loop(spec, cells, streams, batch, late, place, end, len(streams.slots) > 0, False, True, True)
+        event_loop(spec, cells, streams, batch, late, place, end, many, False, True, True, weighted)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, len(streams.slots) > 0, False, False, True)
+        event_loop(spec, cells, streams, batch, late, place, end, many, False, False, True, weighted)
 
 
 @kernel
@@ -262,6 +264,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
     grouped: bool,
     delayed: bool,
     classes: bool,
+    weighted: bool,
 ) -> None:
     """The loop: for slots or one row (`many`), with groups or without, with late outcomes or not, K classes or two."""
     K, attributes = spec.classes if classes else 1, cells.attributes if grouped else 0
@@ -283,18 +286,20 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                         continue
                     row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
                 at = (j % room if ring else j) * width
-                receipt, y = batch.receipts[at : at + width], batch.outcomes[j]
+                receipt, outcome = batch.receipts[at : at + width], outcome_of(batch, j, weighted)
                 score, forecast = batch.scores[j * K : (j + 1) * K], batch.forecasts[j * K : (j + 1) * K]
                 now = row[stats + EVENTS] if stats > 0 else streams.t + (i - begin)
                 if classes:
-                    update_label(spec.vector, K, row, now, int(y), receipt, batch.work, forecast[int(y)])
+                    update_label(spec.vector, K, row, now, outcome, receipt, batch.work, forecast)
                     if stats > 0:
-                        add_class_losses(row, stats, score, forecast, int(y))
+                        add_class_losses(row, stats, score, forecast, outcome)
                 else:
                     words = batch.words[j * attributes : (j + 1) * attributes]
                     if stats > 0:
-                        add_losses(row, stats, score[0], forecast[0], y)
-                    learn_late(spec, cells, row, now, score[0], late.cells[j], y, words, receipt, grouped)
+                        add_losses(row, stats, score[0], forecast[0], outcome)
+                    weight = learn_late(spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped)
+                    if weighted and len(batch.learnt) > 0:
+                        batch.learnt[j] = weight
             if i == events:  # one step behind the last event: only what arrives there is learnt
                 break
         if many:
@@ -311,7 +316,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             at = (i % room if ring else i) * width
             receipt = batch.receipts[at : at + width]
         score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
-        y, now = batch.outcomes[i], streams.t + (i - begin) + 1.0
+        outcome, now = outcome_of(batch, i, weighted), streams.t + (i - begin) + 1.0
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
@@ -319,9 +324,9 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
         if classes and delayed:
             predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
         elif classes:
-            play_classes(spec.vector, K, row, now, score, y, batch.work, forecast)
-            if stats > 0 and y == y:  # noqa: PLR0124 - not NaN
-                add_class_losses(row, stats, score, forecast, int(y))
+            play_classes(spec.vector, K, row, now, score, outcome, batch.work, forecast)
+            if stats > 0 and outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+                add_class_losses(row, stats, score, forecast, outcome)
         else:
             words = batch.words[i * attributes : (i + 1) * attributes]
             asked = ask(spec, row, score[0], receipt)
@@ -331,17 +336,28 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             if delayed:
                 if spec.calibeater != SPLINE:  # which plays no cell
                     late.cells[i] = played.cell
-            elif y == y:  # noqa: PLR0124 - not NaN
+            elif outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
                 if grouped:
-                    settle_found(spec, cells, row, now, asked, played.cell, y, words, receipt)
+                    settle_found(spec, cells, row, now, asked, played.cell, outcome, words, receipt)
                 else:
-                    settle(spec, row, now, asked, played.cell, y, receipt)
+                    weight = settle(spec, row, now, asked, played.cell, outcome, receipt)
+                    if weighted and len(batch.learnt) > 0:
+                        batch.learnt[i] = weight
                 if stats > 0:
-                    add_losses(row, stats, score[0], played.forecast, y)
+                    add_losses(row, stats, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:
             for k in range(K):
                 forecast[k] = score[k]
     place[EVENT], place[ARRIVED] = end, arrived
+
+
+@kernel
+def outcome_of(batch: Batch, i: int, weighted: bool) -> Outcome:
+    """The outcome of an event of a batch; `weighted` is a constant."""
+    if not weighted:
+        return Outcome(batch.outcomes[i], 1.0, 1.0)
+    weight = batch.weights[i] if len(batch.weights) > 0 else 1.0
+    return Outcome(batch.outcomes[i], weight, batch.trials[i] if len(batch.trials) > 0 else 1.0)
 
 
 @kernel
@@ -362,17 +378,17 @@ def learn_late(
     t: float,
     score: float,
     cell: int,
-    y: float,
+    outcome: Outcome,
     words: Ints,
     receipt: Vector,
     grouped: bool,
-) -> None:
-    """Learn the outcome of an earlier event, with groups or without: the expert is asked again."""
+) -> float:
+    """Learn the outcome of an earlier event, with groups or without: the expert is asked again -> the clipped weight."""
     asked = ask_again(spec, row, score)
     if grouped:
-        settle_grouped(spec, cells, row, t, asked, cell, y, words, receipt)
-    else:
-        settle(spec, row, t, asked, cell, y, receipt)
+        settle_grouped(spec, cells, row, t, asked, cell, outcome, words, receipt)
+        return outcome.weight
+    return settle(spec, row, t, asked, cell, outcome, receipt)
 
 
 @loop

@@ -11,7 +11,7 @@ from typing import ClassVar
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import exp, exps
+from .algebra import exp, exps, ln
 from .auto import (
     EPS,
     LARGEST,
@@ -23,7 +23,6 @@ from .auto import (
     clipped,
     flatten,
     inside,
-    likelihood,
 )
 from .calibeating import SPLINE
 from .features import Scaling
@@ -31,6 +30,7 @@ from .limits import Block, Limit, tallies, tempering, weights
 from .parts import Calibeater, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN
 from .subset import blank, kernel, large_kernel
+from .weights import Lesson, likelihood_of, lump, portion
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -203,56 +203,98 @@ def splines_are_late(row: Vector, cells: int, n: float, receipt: Vector) -> bool
 
 
 @kernel
-def spline_logarithms(row: Vector, cells: int, y: float, m: float, receipt: Vector, late: Vector) -> None:
+def spline_logarithms(row: Vector, cells: int, lesson: Lesson, m: float, receipt: Vector, late: Vector) -> None:
     """What the splines on the expert m need logarithms of (`auto` says what `late` is)."""
-    l0, l1, l2 = likelihood(m, y), likelihood(receipt[SCORE_SPLINE], y), likelihood(receipt[EXPERT_SPLINE], y)
+    l0, l1 = likelihood_of(m, lesson), likelihood_of(receipt[SCORE_SPLINE], lesson)
+    l2 = likelihood_of(receipt[EXPERT_SPLINE], lesson)
     weight, L = cells + SPLINE_WEIGHT, SPLINE_LOGS
     fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
     late[L], late[L + 1], late[L + 2] = l0, l1, l2
-    late[L + 3] = fresh / likelihood(receipt[FORECAST], y)
+    late[L + 3] = fresh / likelihood_of(receipt[FORECAST], lesson)
 
 
 @kernel
-def spline_exponents(row: Vector, clip: float, x: float, cells: int, m: float, receipt: Vector, late: Vector) -> None:
+def spline_exponents(
+    row: Vector, clip: float, x: float, cells: int, omega: float, m: float, receipt: Vector, late: Vector
+) -> None:
     """What they need exponentials of."""
     c, d = shifts(row, clip, clipped(receipt[SCORE], clip), x, cells, m)
     E, temper = SPLINE_EXPONENTS, row[cells + SPLINE_TEMPER]
     late[E], late[E + 1] = c, d
-    if temper != 1.0:  # L_k^(1/T), by the logarithm
+    if temper != omega:  # L_k^(omega/T), by the logarithm; of a lump over the largest
+        top = largest_log(late) if omega > temper else 0.0
         for k in range(3):
-            late[E + 2 + k] = (1.0 / temper) * late[SPLINE_LOGS + k]
+            late[E + 2 + k] = (omega / temper) * (late[SPLINE_LOGS + k] - top)
+
+
+@kernel
+def largest_log(late: Vector) -> float:
+    """The largest logarithm of what the three gave to an outcome."""
+    return max(late[SPLINE_LOGS], late[SPLINE_LOGS + 1], late[SPLINE_LOGS + 2])
 
 
 @kernel
 def spline_step(
-    row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, back: Hindsight
+    row: Vector, clip: float, x: float, cells: int, n: float, lesson: Lesson, receipt: Vector, back: Hindsight
 ) -> None:
-    """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now.
+    """Learn the n-th outcome: the weights judge what was issued, the knots move from where they are now.
 
     The knots stand on `back.around`, which is the issued expert m unless the forecast was a beginner's.
     """
     m, f, b = receipt[EXPERT], clipped(receipt[SCORE], clip), back.around
     s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
-    l0, l1, l2, stale = likelihood(m, y), likelihood(s, y), likelihood(r, y), 0.0
+    l0, l1, l2, stale = likelihood_of(m, lesson), likelihood_of(s, lesson), likelihood_of(r, lesson), 0.0
     if back.splines:
         E, late = SPLINE_EXPONENTS, back.late
-        if row[cells + SPLINE_TEMPER] != 1.0:
-            l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
+        temper = row[cells + SPLINE_TEMPER]
         if n - 1.0 - receipt[SEEN] > 0.0:  # else nothing has moved, and what was issued is what they say now
-            stale = max(0.0, late[SPLINE_LOGS + 3])
+            stale = lesson.omega * max(0.0, late[SPLINE_LOGS + 3])
             if back.beginner:
                 late[E + 1] = expert_exponential(row, cells, b)
             s, r = corrected(row, clip, f, cells, b, late[E], late[E + 1])
+        if temper != lesson.omega:
+            l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
+        if lesson.omega > temper:
+            weight, fresh = cells + SPLINE_WEIGHT, late[SPLINE_LOGS + 3] + ln(likelihood_of(receipt[FORECAST], lesson))
+            total = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
+            stale += lump(temper, total, largest_log(late), fresh, lesson.omega)
     weigh_splines(row, cells, n, l0, l1, l2, stale)
+    if lesson.omega == 1.0:
+        move_splines(row, clip, f, x, cells, b, s, r, lesson.y, 1.0)
+    else:
+        move_splines_by_portions(row, clip, f, x, cells, b, s, r, lesson)
+
+
+@kernel
+def move_splines(
+    row: Vector, clip: float, f: float, x: float, cells: int, b: float, s: float, r: float, y: float, part: float
+) -> None:
+    """A portion of an outcome for both splines on the expert b, which say s and r."""
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
-        row[cell] += y
-        row[cell + 1] += 1.0
+        row[cell] += part * y
+        row[cell + 1] += part
     else:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
-        move_knots(row, cells + SCORE_OFFSETS + j, cells + SCORE_INFORMATION + j, t, s, y)
+        move_knots(row, cells + SCORE_OFFSETS + j, cells + SCORE_INFORMATION + j, t, s, y, part)
     j, t = knot(b * 10.0, EXPERT_KNOTS - 1)
-    move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y)
+    move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y, part)
+
+
+@large_kernel
+def move_splines_by_portions(
+    row: Vector, clip: float, f: float, x: float, cells: int, b: float, s: float, r: float, lesson: Lesson
+) -> None:
+    """The same for an omega that is not 1; after each portion both are asked again."""
+    left, done = lesson.omega, 0.0
+    while left > 0.0:
+        part = portion(left, done)
+        if done > 0.0:
+            c, d = shifts(row, clip, f, x, cells, b)
+            s, r = corrected(row, clip, f, cells, b, exp(c), exp(d))
+        move_splines(row, clip, f, x, cells, b, s, r, lesson.y, part)
+        left -= part
+        done += part
 
 
 @kernel
@@ -272,10 +314,10 @@ def weigh_splines(row: Vector, cells: int, n: float, l0: float, l1: float, l2: f
 
 
 @kernel
-def move_knots(row: Vector, c: int, info: int, t: float, e: float, y: float) -> None:
+def move_knots(row: Vector, c: int, info: int, t: float, e: float, y: float, part: float) -> None:
     """The knots c (weight 1 - t) and c + 1 (weight t) together said e: information first, then the offset."""
-    h = e * (1.0 - e)
-    error = y - e
+    h = part * (e * (1.0 - e))
+    error = part * (y - e)
     left, right = (1.0 - t), t
     row[info] = known = row[info] + left * h
     row[c] += left * error / known

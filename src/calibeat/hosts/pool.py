@@ -16,14 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.kernel import ask, play, settle, start_from
+from calibeat.core.kernel import as_auto, ask, is_auto, play, settle, start_from
 from calibeat.core.layout import N, Spec
-from calibeat.core.loops import as_auto, is_auto
+from calibeat.core.loops import Batch, outcome_of
 from calibeat.core.receipt import MOST_RECEIPT
 from calibeat.core.subset import entry, kernel, loop, scratch
 from calibeat.core.vector import FORECAST, block
 from calibeat.core.vector import play as play_classes
 from calibeat.core.vector import start_from as start_classes
+from calibeat.core.weights import Outcome
 
 NO_WORK: Vector = np.empty(0)
 
@@ -55,13 +56,13 @@ def start_row(spec: Spec, pool: Pool, row: Vector) -> None:
 
 
 @loop
-def learn_label(method: int, K: int, row: Vector, score: Vector, y: float, work: Vector) -> None:
+def learn_label(method: int, K: int, row: Vector, score: Vector, outcome: Outcome, work: Vector) -> None:
     """`learn` for K classes."""
-    play_classes(method, K, row, row[N] + 1.0, score, y, work, block(K, work, FORECAST))
+    play_classes(method, K, row, row[N] + 1.0, score, outcome, work, block(K, work, FORECAST))
 
 
 @kernel
-def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> float:
+def learn(spec: Spec, pool: Pool, score: Vector, outcome: Outcome) -> float:
     """The pool forecasts when an outcome arrives, and learns it at once, unless it is NaN -> the forecast.
 
     A score is an array of one number, or of K, whose forecasts nobody reads: it is 0 then.
@@ -69,12 +70,12 @@ def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> float:
     row = pool.row
     receipt = scratch(MOST_RECEIPT)
     if spec.classes > 0:
-        learn_label(spec.vector, spec.classes, row, score, y, pool.work)
+        learn_label(spec.vector, spec.classes, row, score, outcome, pool.work)
         return 0.0
     asked = ask(spec, row, score[0], receipt)
     played = play(spec, row, asked, 0.0, receipt)
-    if y == y:  # noqa: PLR0124 - not NaN
-        settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
+    if outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+        settle(spec, row, row[N] + 1.0, asked, played.cell, outcome, receipt)
     return played.forecast
 
 
@@ -85,8 +86,7 @@ def pool_rows(
     rows: Vector,
     stride: int,
     slots: Slots,
-    scores: Vector,
-    outcomes: Vector,
+    batch: Batch,
     arriving: Ints,
     following: Ints,
 ) -> None:
@@ -95,12 +95,12 @@ def pool_rows(
     Outcomes come at once; or late, before event i those of arriving[i], following[arriving[i]], ...
     """
     if len(arriving) > 0:
-        pool_loop(spec, pool, rows, stride, slots, scores, outcomes, arriving, following, True)
+        pool_loop(spec, pool, rows, stride, slots, batch, arriving, following, True)
     elif spec.classes == 0 and is_auto(spec):
         auto = as_auto(spec)._replace(classes=0)
-        pool_loop(auto, pool, rows, stride, slots, scores, outcomes, arriving, following, False)
+        pool_loop(auto, pool, rows, stride, slots, batch, arriving, following, False)
     else:
-        pool_loop(spec, pool, rows, stride, slots, scores, outcomes, arriving, following, False)
+        pool_loop(spec, pool, rows, stride, slots, batch, arriving, following, False)
 
 
 @kernel
@@ -110,26 +110,26 @@ def pool_loop(
     rows: Vector,
     stride: int,
     slots: Slots,
-    scores: Vector,
-    outcomes: Vector,
+    batch: Batch,
     arriving: Ints,
     following: Ints,
     delayed: bool,
 ) -> None:
     """The loop of `pool_rows`; `delayed` is a constant."""
-    opened, size, said = pool.opened, max(1, spec.classes), pool.said
-    for i in range(len(arriving) if delayed else len(outcomes)):
+    opened, size, said, events = pool.opened, max(1, spec.classes), pool.said, len(batch.outcomes)
+    weighted = len(batch.weights) > 0 or len(batch.trials) > 0
+    for i in range(len(arriving) if delayed else events):
         if delayed:
             j = arriving[i]
             while j >= 0:
-                learn(spec, pool, scores[j * size : (j + 1) * size], outcomes[j])
+                learn(spec, pool, batch.scores[j * size : (j + 1) * size], outcome_of(batch, j, weighted))
                 j = following[j]
-        if i < len(outcomes) and slots[i] == opened:
+        if i < events and slots[i] == opened:
             start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
         if not delayed:
-            y, asked_for = outcomes[i], i < len(said)
-            if asked_for or y == y:  # noqa: PLR0124 - not NaN
-                forecast = learn(spec, pool, scores[i * size : (i + 1) * size], y)
+            outcome, asked_for = outcome_of(batch, i, weighted), i < len(said)
+            if asked_for or outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+                forecast = learn(spec, pool, batch.scores[i * size : (i + 1) * size], outcome)
                 if asked_for:
                     said[i] = forecast

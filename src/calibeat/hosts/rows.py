@@ -50,9 +50,10 @@ from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.randomness import numbered, uniforms
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losses
-from calibeat.core.subset import loop
+from calibeat.core.subset import kernel, loop
 from calibeat.core.vector import predict as predict_classes
 from calibeat.core.vector import update as update_label
+from calibeat.core.weights import Outcome
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.late import Schedule, in_order
 
@@ -698,6 +699,15 @@ class FoldWork(NamedTuple):
     size: int
     work: Vector = NO_NUMBERS
     words: Ints = NO_INTS
+    weights: Vector = NO_NUMBERS
+    trials: Vector = NO_NUMBERS
+
+
+@kernel
+def outcome_in(work: FoldWork, i: int) -> Outcome:
+    """The outcome that an operation brings."""
+    weight = work.weights[i] if len(work.weights) > 0 else 1.0
+    return Outcome(work.outcomes[i], weight, work.trials[i] if len(work.trials) > 0 else 1.0)
 
 
 @loop
@@ -717,26 +727,27 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
         if slot < 0:  # an outcome that is not to be learnt
             continue
         row = rows[slot * stride : (slot + 1) * stride]
-        y = work.outcomes[i]
-        at = (work.sources[i] if y == y else i) * work.size  # noqa: PLR0124 - not NaN
+        outcome = outcome_in(work, i)
+        is_learnt = outcome.y == outcome.y  # noqa: PLR0124 - not NaN
+        at = (work.sources[i] if is_learnt else i) * work.size
         lane = work.receipts[at + lanes : at + end]
         forecast = work.receipts[at + PROBABILITY : at + SCORE]
         score = work.receipts[at + SCORE : at + EXPERT]
         words = work.words[i * attributes : (i + 1) * attributes]
         if K > 0:
             forecast, score = work.receipts[at + HEAD : at + HEAD + K], work.receipts[at + HEAD + K : at + lanes]
-        if y == y:  # noqa: PLR0124 - not NaN
+        if is_learnt:
             t = row[stats + EVENTS]
             if row[N] >= t:
                 return i
             if pool.learns:
-                learn(spec, pool, score, y)
+                learn(spec, pool, score, outcome)
             if K > 0:
-                update_label(spec.vector, K, row, t, int(y), lane, work.work, forecast[int(y)])
-                add_class_losses(row, stats, score, forecast, int(y))
+                update_label(spec.vector, K, row, t, outcome, lane, work.work, forecast)
+                add_class_losses(row, stats, score, forecast, outcome)
             else:
-                learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], y, words, lane, grouped)
-                add_losses(row, stats, score[0], forecast[0], y)
+                learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], outcome, words, lane, grouped)
+                add_losses(row, stats, score[0], forecast[0], outcome)
         else:
             if pool.learns and slot == opened:
                 start_row(spec, pool, row)

@@ -107,7 +107,7 @@ def count_segment(numbers: Vector, at: int, y: float, forecasts: Vector, event: 
     for f in range(MOST_RIVALS):
         p, own = forecasts[event + f], at + FIRST_FORECAST + f * FORECAST_WIDTH
         theta = stake(numbers[at + ONES], numbers[own + SUM_FORECAST], numbers[own + VARIANCE])
-        numbers[own + LOG_E] += won(theta, exp(theta), y, p)
+        numbers[own + LOG_E] += won(theta, exp(theta), y, 1.0, p)
         numbers[own + SUM_FORECAST] += p
         numbers[own + VARIANCE] += p * (1.0 - p)
     numbers[at + EVENTS] += 1.0
