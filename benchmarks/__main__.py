@@ -64,6 +64,7 @@ TABLES = {
     "sklearn-drift": "sklearn_fit:drift",
     "sklearn-classes": "sklearn_fit:many_classes",
     "monitor": "monitor:monitor",
+    "monitor-sampled": "monitor:sampled",
     "notice": "notice:notice",
     "notice-service": "notice:in_service",
     "dashboard": "dashboard:opening",

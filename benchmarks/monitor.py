@@ -1,6 +1,6 @@
 """The monitor: false alarms while nothing is wrong, delay when something breaks, beside other detectors; and its speed.
 
-`python -m benchmarks monitor`. probcal joins the table where it is installed (`pip install probcal`).
+`python -m benchmarks monitor monitor-sampled`. probcal joins the table where it is installed (`pip install probcal`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks import table, watch
 from benchmarks.timing import always, interleaved
 from calibeat import TOPS, Calibrator, Monitor
 from calibeat.monitor.bets import ALARMS, Settings
-from calibeat.monitor.monitors import EVIDENCE, READOUTS, read_out, read_rows
+from calibeat.monitor.monitors import EVIDENCE, Monitors
 
 Floats = NDArray[np.float64]
 Law = Callable[[np.random.Generator, int], Floats]
@@ -57,16 +57,15 @@ BREAKS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-def peek(P: Floats, Y: Floats, warm: int) -> tuple[Floats, Floats]:
+def peek(P: Floats, Y: Floats, warm: int, sampled: tuple[float, float] | None = None) -> tuple[Floats, Floats]:
     """Read streams, one a row, and look after every outcome -> the alarms of each, and its highest evidence ever."""
-    settings, streams = Settings(arl=10_000, warm=warm), len(P)
-    rows, highest, out = np.tile(settings.initial_row(), (streams, 1)), np.zeros(streams), np.empty((streams, READOUTS))
-    where = settings.spec, rows.ravel(), rows.shape[1], rows.shape[1], np.arange(streams, dtype=np.int32)
+    monitors, streams = Monitors(Settings(arl=10_000, warm=warm, sampled=sampled)), len(P)
+    monitors.resize(streams)
+    slots, highest = np.arange(streams, dtype=np.int32), np.zeros(streams)
     for p, y in zip(np.ascontiguousarray(P.T), np.ascontiguousarray(Y.T), strict=True):
-        read_rows(*where, 0, streams, p, y, p)
-        read_out(*where, 0.05, out.ravel())
-        np.maximum(highest, out[:, EVIDENCE], out=highest)
-    return rows[:, ALARMS], highest
+        monitors.read_many(slots, (0, streams), p, y, p)
+        np.maximum(highest, monitors.read_out(slots)[:, EVIDENCE], out=highest)
+    return monitors.matrix[:streams, ALARMS], highest
 
 
 # ---- detectors ---------------------------------------------------------------------------------------------------
@@ -302,6 +301,45 @@ def late(*, quick: bool) -> None:
             "Storms: 30,000 outcomes; the logit of each 100 is moved together by a normal shock of sd 0.5.",
         ],
     )
+
+
+def sampled(*, quick: bool) -> None:
+    """Logs that kept every one and few zeros: false alarms of a monitor that knows it and of one that does not."""
+    streams, n = (100, 1_500) if quick else (1_000, 1_500)
+    lines = []
+    for law in ("uniform", "beta(2,5)", "rare, 1.6 %"):
+        for r in (5, 20, 100):
+            rng, kept = np.random.default_rng(8), (1.0, 1.0 / r)
+            calm, moved = (_thinned(rng, LAWS[law], change, streams, n, r) for change in (lambda p: p, _up))
+            tried = ((*calm, 0, None), (*calm, 0, kept), (*moved, 0, kept))
+            shares = [np.mean(peek(*each)[1] >= math.log(20.0)) for each in tried]
+            lines.append([law, f"1 in {r}", f"{calm[1].mean():.2f}", *(f"{share:.3f}" for share in shares)])
+    table.show(
+        f"share of {streams:,} logs whose evidence ever reaches 20 within {n:,} events that were kept",
+        ["scores", "zeros kept", "ones in the log", "calibrated: ignored", "sampled (0.05)", "+0.5 logit: sampled"],
+        lines,
+        ["All ones are kept: sampled=(1, 1/r). warm 0. 0.05 is allowed where the forecasts are calibrated."],
+    )
+
+
+def _up(p: Floats) -> Floats:
+    return _chance(_logit(p) + 0.5)
+
+
+def _thinned(
+    rng: np.random.Generator, law: Law, change: Callable[[Floats], Floats], streams: int, n: int, r: int
+) -> tuple[Floats, Floats]:
+    """Forecasts and outcomes of the first n events that each log keeps: all ones, and one zero in r."""
+    P, Y = np.empty((streams, n)), np.empty((streams, n))
+    for row in range(streams):
+        count = 0
+        while count < n:
+            some = law(rng, 10_000)
+            ones = rng.random(len(some)) < change(some)
+            kept = np.flatnonzero(ones | (rng.random(len(some)) < 1.0 / r))[: n - count]
+            P[row, count : count + len(kept)], Y[row, count : count + len(kept)] = some[kept], ones[kept]
+            count += len(kept)
+    return P, Y
 
 
 def _by_event(p: list[float], y: list[int]) -> None:

@@ -107,11 +107,11 @@ def stream_of_classes(K: int, method: str, *, logits: bool = False) -> Kind:
     return Kind(*[lambda *_: MultiCalibrator(K, method, logits=logits)] * 2, K, logits, has_keys=False)  # type: ignore[arg-type]
 
 
-def watched(host: Callable[..., Any], *given: Any, raw: bool = False) -> Callable[..., Any]:
+def watched(host: Callable[..., Any], *given: Any, raw: bool = False, sampled: Any = None) -> Callable[..., Any]:
     """Its monitor is soon warm and soon gives up, its notice knows the time; raw scores may have a monitor too."""
 
     def make(*_: Any) -> Any:
-        monitors = [Monitor(arl=50, warm=3, quiet=5, patience=4) for _ in range(2)]
+        monitors = [Monitor(arl=50, warm=3, quiet=5, patience=4, sampled=sampled) for _ in range(2)]
         monitor: Any = dict(zip(("ours", "raw"), monitors, strict=True)) if raw else monitors[0]
         return host(*given, monitor=monitor, notice=Notice(warm=64))
 
@@ -124,7 +124,7 @@ KINDS = {
     "Bank hops": bank("hops"),
     "Bank hops of numbers": bank("hops", whole_keys=True),
     "Bank auto": bank("auto"),
-    "Bank watched": Kind(watched(Bank, "ops"), watched(Calibrator, "ops")),
+    "Bank watched": Kind(*[watched(host, "ops", sampled=(0.9, 0.3)) for host in (Bank, Calibrator)]),
     "Bank pooled": bank("tops", "pooled"),
     "MultiBank 2": bank_of_classes(2, "multi", logits=True),
     "MultiBank 3": bank_of_classes(3, "multi", logits=True),

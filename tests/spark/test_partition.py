@@ -145,8 +145,9 @@ def test_what_is_wrong_is_named_by_key_and_order(monkeypatch: pytest.MonkeyPatch
 
 
 def test_rows_of_another_method_or_version_are_refused() -> None:
-    bank = Bank("tops", seed=1, monitor=Monitor(arl=1e6))
+    bank = Bank("tops", seed=1, monitor=Monitor(arl=1e6, sampled=(1.0, 0.05)))
     assert described(bank_of(described(bank))) == described(bank)
+    assert bank_of(described(bank)).watched == bank.watched
     with pytest.raises(SnapshotMismatch, match="must have 1400 bytes, got 5 - at key 'a'"):
         from_bytes(bank, [b"short"], ["a"])
     with pytest.raises(SnapshotMismatch, match="got nothing - at key 'a'"):

@@ -253,6 +253,17 @@ def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
+def check_shares(what: str, values: Any) -> tuple[float, float]:
+    """The shares of the ones and of the zeros that a log kept, each in (0, 1]."""
+    wanted = "two numbers in (0, 1], the shares of ones and of zeros that the log kept"
+    if not isinstance(values, Sequence) or len(values) != 2:
+        raise InvalidInput(f"{what} must be {wanted}, got {shown(values)}")
+    ones, zeros = (_real(what, value, wanted) for value in values)
+    if not (0.0 < ones <= 1.0 and 0.0 < zeros <= 1.0):
+        raise InvalidInput(f"{what} must be {wanted}, got {shown(values)}")
+    return ones, zeros
+
+
 def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
     """`length` numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):

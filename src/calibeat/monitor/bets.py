@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_interval, check_whole, shown
+from calibeat._util.check import check_interval, check_shares, check_whole, shown
 from calibeat._util.columns import Table
 from calibeat._util.types import Vector
 from calibeat.core.algebra import exp, exps, ln
@@ -53,6 +53,15 @@ EDGES = {2: (0.5,), 6: (0.05, 0.2, 0.5, 0.8, 0.95)}  # 0.5 is always one: "sure"
 THIRDS, DIRECTIONS, SIZES = 3.0, 2.0, 2.0  # an alarm's line is their product times arl
 WORDS = ("too low", "too high", "not sure enough", "too sure")  # of all events, and of "sure"
 
+WEIGHTED = (
+    "a monitor cannot judge weighted outcomes: a weight does not tell how often the log keeps the other outcome - "
+    "give Monitor(sampled=(k1, k0)), the shares of ones and zeros that the log kept, or leave the monitor out"
+)
+COUNTED = (
+    "a monitor cannot judge counts: one row is many outcomes, and it reads one at a time - "
+    "give it a row for each outcome, or leave the monitor out"
+)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -65,6 +74,7 @@ class Settings:
     warm: int = 1024
     patience: int = 100_000
     regions: int = 6
+    sampled: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         for name, least, most in (("arl", 1.0, 1e15), ("alpha", 1e-12, 0.5), ("tolerance", 0.0, 10.0)):
@@ -73,6 +83,8 @@ class Settings:
             object.__setattr__(self, name, check_whole(name, getattr(self, name), fewest, highest))
         if type(self.regions) is not int or self.regions not in EDGES:
             raise InvalidInput(f"regions must be {' or '.join(map(str, EDGES))}, got {shown(self.regions)}")
+        if self.sampled is not None:
+            object.__setattr__(self, "sampled", check_shares("sampled", self.sampled))
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -100,6 +112,25 @@ class Settings:
         inner = EDGES[self.regions]
         spec[EDGE : EDGE + len(inner)] = inner
         return spec
+
+    def seen(self, p: Vector) -> Vector:
+        """Return the probabilities that an event of the log is 1, given that the log kept it; NaN stays.
+
+        p' = p k1 / (p k1 + (1 - p) k0), with ``sampled=(k1, k0)``. Without it the log kept all, and p' is p itself.
+        """
+        if self.sampled is None:
+            return p
+        # Only their ratio matters. One of them is 1 here, so nothing overflows and the sum below is never 0.
+        k1, k0 = np.array(self.sampled) / max(self.sampled)
+        ones: Vector = p * k1
+        return ones / (ones + (1.0 - p) * k0)
+
+    def check_weights(self, *, counts: bool = False) -> None:
+        """Raise if such a monitor cannot judge outcomes with weights, or with counts."""
+        if counts:
+            raise InvalidInput(COUNTED)
+        if self.sampled is None:
+            raise InvalidInput(WEIGHTED)
 
     def initial_row(self) -> Vector:
         """The row before the first outcome."""

@@ -45,6 +45,9 @@ class Monitor(Watcher):
     warm : bet only after this many outcomes. They measure how strongly outcomes cluster.
     patience : give up a missing outcome after this many further forecasts.
     regions : how many regions of the forecast are watched, 6 or 2. A row takes 142 or 78 numbers.
+    sampled : the shares of ones and of zeros that the log kept, each in (0, 1] and known beforehand, if it dropped
+        events by their outcome: ``(1, 0.05)`` for all ones and one zero in 20. The forecasts are those of all events.
+        What the monitor reports is then about the events that were kept. docs/monitor.md.
 
     Raises
     ------
@@ -89,8 +92,10 @@ class Monitor(Watcher):
         warm: int = 1024,
         patience: int = 100_000,
         regions: int = 6,
+        sampled: tuple[float, float] | None = None,
     ) -> None:
-        self._begin(Monitors(Settings(arl, alpha, tolerance, quiet, warm, patience, regions), detailed=True))
+        settings = Settings(arl, alpha, tolerance, quiet, warm, patience, regions, sampled)
+        self._begin(Monitors(settings, detailed=True))
         self._told = 0  # how many alarms `update` and `run` have returned
 
     # ---- one event ------------------------------------------------------------------------------------------------
@@ -333,7 +338,9 @@ class Monitor(Watcher):
 
     def __repr__(self) -> str:
         alarms, pages = self.counts
-        return f"Monitor(arl={self.settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
+        shares = "" if self.settings.sampled is None else f" sampled={self.settings.sampled},"
+        arl = f"arl={self.settings.arl:,.0f}"
+        return f"Monitor({arl},{shares} outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
 
 
 @dataclass(frozen=True)

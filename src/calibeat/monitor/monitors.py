@@ -151,7 +151,12 @@ class Monitors(SlotRows):
         self.detailed, self.spec, self._cells = detailed, settings.spec, settings.cells
         self.queues: dict[int, Queue] = {}  # of the slots where something waits; if detailed, of all
 
-    # ---- outcomes -------------------------------------------------------------------------------------------------
+    # ---- outcomes: `read_many` and `_read` are the only ways to the kernels -----------------------------------------
+
+    def read_many(self, slots: Slots, part: tuple[int, int], p: Vector, y: Vector, s: Vector) -> None:
+        """Announce and read each outcome on the row of its slot, as `read_rows` does."""
+        p, s = self.settings.seen(p), self.settings.seen(s)
+        read_rows(self.spec, self.flat, self.stride, self.settings.width, slots, *part, p, y, s)
 
     def restart_changed(self, slots: Slots, events: Vector) -> None:
         """Start the monitors anew of slots whose rows were replaced by rows with another number of events."""
@@ -180,10 +185,9 @@ class Monitors(SlotRows):
 
         def both(part: tuple[int, int]) -> None:
             serve(part)
-            first, last = part
             p, y, s = watched()
             at_once = np.where(busy[slots], -1.0, y)
-            read_rows(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, at_once, s)
+            self.read_many(slots, part, p, at_once, s)
             begin, end = np.searchsorted(slots[others], part)
             own = others[begin:end]
             for events in np.split(own, np.flatnonzero(np.diff(slots[own])) + 1) if len(own) else ():
@@ -251,6 +255,7 @@ class Monitors(SlotRows):
     def _read(self, row: Vector, p: Vector, y: Vector, s: Vector) -> list[Alarm]:
         """Read outcomes into a row, in the order of their forecasts -> the alarms raised."""
         raised, first = list[Alarm](), 0
+        p, s = self.settings.seen(p), self.settings.seen(s)
         while first < len(p):
             alarms, pages = row[ALARMS], row[PAGES]
             first = read(self.spec, row, p, y, s, first)
@@ -415,7 +420,7 @@ def fold_together(
     told = np.array([tuple(row.values()) for row in rows.values()]).reshape(-1, 2)
     for at, part in enumerate(parts):
         own = columns[3 * at : 3 * at + 3]
-        read_rows(part.spec, part.flat, part.stride, part.settings.width, every, 0, part.count, *own)
+        part.read_many(every, (0, part.count), *own)
         part.matrix[touched[:, None], [FORECASTS, WAITING]] = told
     for slot in rows:
         queue = queues[slot]
