@@ -21,6 +21,9 @@ from calibeat.errors import InvalidInput
 from .columns import Column, read_column, to_matrix
 from .types import Flags, Ints, Vector
 
+MOST_TRIALS = 10**9  # events that one outcome may be
+HEAVIEST = 1e12  # the largest weight: sums of them, and of their squares, stay exact enough
+
 # Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
 SMALLEST, LARGEST = 1e-10, 1e10
 
@@ -91,6 +94,30 @@ def check_outcome(outcome: Any) -> float:
     raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}")
 
 
+def check_weight(weight: Any) -> float:
+    """A finite number from 0 to 1e12 as a Python float: how many events one outcome stands for."""
+    if type(weight) is not float:
+        if not _is_number(weight):
+            got = f"{type(weight).__name__} {shown(weight)}"
+            raise InvalidInput(f"weight must be a finite number >= 0, got {got}")
+        weight = _float(weight)
+    if not 0.0 <= weight <= HEAVIEST:
+        raise InvalidInput(f"weight must be {_wanted_weight(weight)}, got {weight!r}")
+    return weight
+
+
+def check_trials(ones: Any, of: Any) -> float:
+    """How many events an outcome is, as a Python float: at least as many as are 1, which are checked too."""
+    trials = check_whole("of", of, 0, MOST_TRIALS)
+    check_whole(f"outcome, the number of ones of {trials},", ones, 0, trials)
+    return float(trials)
+
+
+def _wanted_weight(weight: float) -> str:
+    """What a weight must be, in the words that fit one that is refused."""
+    return f"a finite number in [0, {HEAVIEST:g}]" if HEAVIEST < weight < math.inf else "a finite number >= 0"
+
+
 # ---- arrays ------------------------------------------------------------------------------------------------------
 
 
@@ -136,6 +163,58 @@ def check_outcomes(outcomes: Any, needed: Flags | None = None, *, optional: bool
     if optional and known is not None and len(known) == len(array):
         array = np.where(known, array, math.nan)
     return array
+
+
+def check_weights(weights: Any, count: int | None, needed: Flags | None = None) -> Vector:
+    """A one-dimensional array of finite numbers from 0 to 1e12; names the first bad row.
+
+    There must be one for each of `count` events; None is any number of them. Where none is needed there may be anything.
+
+    >>> check_weights([1, 20.0], 2)
+    array([ 1., 20.])
+    """
+    column = read_column("weights", weights, hint=_hint_for_others)
+    check_lengths(events=len(column) if count is None else count, weights=len(column))
+    array = _numbers(column, "weight", "a finite number >= 0")
+    if needed is not None:
+        array = np.where(needed, array, 1.0)
+    bad = ~((array >= 0.0) & (array <= HEAVIEST))
+    if bad.any():
+        row = int(bad.argmax())
+        wanted, got = _wanted_weight(float(array[row])), _got(column, array, row)
+        raise InvalidInput(f"weight must be {wanted}, got {got} - at row {row}")
+    return array
+
+
+def check_counts(
+    ones: Any, of: Any, needed: Flags | None = None, *, optional: bool = False
+) -> tuple[Vector, Vector]:
+    """The share of ones of each row, and its trials: whole numbers of ones among whole numbers of events, up to 1e9.
+
+    Where none is needed there may be anything: there the share is NaN, and so it is of `optional` ones that are missing.
+
+    >>> check_counts([3, 0, 1], [50, 2, 1])
+    (array([0.06, 0.  , 1.  ]), array([50.,  2.,  1.]))
+    """
+    column, totals = read_column("outcomes", ones, hint=_hint_for_others), read_column("of", of, hint=_hint_for_others)
+    check_lengths(outcomes=len(column), of=len(totals))
+    found = _numbers(column, "outcome", "a whole number of ones")
+    trials = _numbers(totals, "of", "a whole number of events")
+    wanted = np.ones(len(found), dtype=np.bool_) if needed is None else needed
+    if optional:
+        wanted = wanted & ~np.isnan(found)
+    for name, read, most in (("of", trials, np.full(len(found), float(MOST_TRIALS))), ("outcome", found, trials)):
+        with np.errstate(invalid="ignore"):
+            bad = wanted & ~((read >= 0.0) & (read <= most) & (np.floor(read) == read))
+        if bad.any():
+            row = int(bad.argmax())
+            least = f"a whole number from 0 to {int(most[row]):,}" if name == "of" else "a whole number of ones"
+            limit = "" if name == "of" else f", at most {int(most[row])}"
+            source = totals if name == "of" else column
+            raise InvalidInput(f"{name} must be {least}{limit}, got {_got(source, read, row)} - at row {row}")
+    trials = np.where(wanted, trials, 1.0)
+    shares = np.where(wanted, found, np.nan) / np.maximum(trials, 1.0)
+    return shares, trials
 
 
 def _got(column: Column, array: Vector, row: int) -> str:

@@ -93,7 +93,7 @@ def derivatives(
         w = exp(-abs(z))
         large, small = 1.0 / (1.0 + w), w / (1.0 + w)
         p, q = (large, small) if z >= 0.0 else (small, large)
-        e = p if hy[i] == 0.0 else -q
+        e = (1.0 - hy[i]) * p - hy[i] * q
         h = p * q
         if weighted:
             e *= weights[i]
@@ -113,11 +113,11 @@ def derivatives(
 
 
 @entry
-def refit_scaling(spec: Spec, row: Vector, x0: Vector, x1: Vector, y: Vector) -> None:
-    """Fit theta to these outcomes, from where it is."""
+def refit_scaling(spec: Spec, row: Vector, x0: Vector, x1: Vector, y: Vector, weights: Vector) -> None:
+    """Fit theta to these outcomes, from where it is; without weights each counts once."""
     d = spec.d
     t0 = row[THETA]
     t1 = row[THETA + 1] if d > 1 else 0.0
     t2 = row[THETA + 2] if d > 2 else 0.0
-    t0, t1, t2 = fit(d, x0, x1, y, y[:0], 0, len(y), t0, t1, t2, spec.radius)
+    t0, t1, t2 = fit(d, x0, x1, y, weights, 0, len(y), t0, t1, t2, spec.radius)
     store_theta(row, d, t0, t1, t2)

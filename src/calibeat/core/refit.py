@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from calibeat._util.check import check_outcomes, check_scale, check_whole
+from calibeat._util.check import check_scale, check_whole
 from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
@@ -25,7 +25,7 @@ from .parts import Features, Formula, Learner
 from .subset import entry, kernel
 
 if TYPE_CHECKING:
-    from .loops import Late
+    from .loops import Batch, Late
     from .method import Method
 
 MOST_EVENTS = 10**9
@@ -140,27 +140,44 @@ class FTL(Refitting):
         object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
-def refit_histogram(spec: Spec, row: Vector, x0: Vector, x1: Vector, y: Vector) -> None:  # noqa: ARG001 - one signature
-    """Cut the sorted scores into `bins` equal parts; a cut between equal scores moves right until they differ."""
-    cut_into_bins(spec.histogram_bins, row, x0, y, np.argsort(x0, kind="stable"))
+def refit_histogram(
+    spec: Spec,
+    row: Vector,
+    x0: Vector,
+    x1: Vector,  # noqa: ARG001 - one signature
+    y: Vector,
+    weights: Vector,
+) -> None:
+    """Cut the sorted scores into `bins` parts of equal weight; a cut between equal scores moves right until they differ."""
+    order = np.argsort(x0, kind="stable")
+    cuts = np.arange(1, spec.histogram_bins + 1) * len(x0) // spec.histogram_bins
+    if len(weights):
+        mass = np.cumsum(weights[order])
+        cuts = mass.searchsorted(np.arange(1, spec.histogram_bins + 1) / spec.histogram_bins * mass[-1]) + 1
+        cuts = np.minimum(cuts, len(x0))
+    cut_into_bins(spec.histogram_bins, row, x0, y, weights, order, cuts)
 
 
 @entry
-def cut_into_bins(bins: int, row: Vector, scores: Vector, outcomes: Vector, order: Ints) -> None:
-    """The bins of the scores, whose order is given, and the mean outcome of each."""
+def cut_into_bins(
+    bins: int, row: Vector, scores: Vector, outcomes: Vector, weights: Vector, order: Ints, cuts: Ints
+) -> None:
+    """The bins of the scores, whose order is given, and where to cut, and the mean outcome of each."""
     n = len(scores)
     edges, means = THETA + 1, THETA + bins
     used = 0
     start = 0
-    for j in range(1, bins + 1):
-        cut = (j * n) // bins
+    for j in range(bins):
+        cut = cuts[j]
         while 0 < cut < n and scores[order[cut]] == scores[order[cut - 1]]:
             cut += 1
         if cut > start:
-            total = 0.0
+            total, mass = 0.0, 0.0
             for i in range(start, cut):
-                total += outcomes[order[i]]
-            row[means + used] = total / (cut - start)
+                weight = weights[order[i]] if len(weights) > 0 else 1.0
+                total += weight * outcomes[order[i]]
+                mass += weight
+            row[means + used] = total / mass
             if cut < n:
                 row[edges + used] = scores[order[cut]]
             used += 1
@@ -249,10 +266,11 @@ class Past(NamedTuple):
     x0: Vector
     x1: Vector  # empty where features have fewer than three numbers
     y: Vector
+    weights: Vector  # of all events behind an outcome, as clipped; empty while each outcome was one event of weight 1
     dropped: int
 
 
-NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), 0)
+NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), np.empty(0), 0)
 
 
 class Refitter:
@@ -272,28 +290,36 @@ class Refitter:
         self._wide = method.dimension == 3
         self.past = NO_PAST  # one attribute, so that an interrupt finds columns and `dropped` of one time
 
-    def stretches(self, row: Vector, scores: Vector, outcomes: Vector, late: Late | None, end: int) -> Iterator[int]:
+    def stretches(self, row: Vector, batch: Batch, late: Late | None, end: int) -> Iterator[int]:
         """The stretches of a batch: play the events before each number, then go on. Between two it fits the row.
 
-        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event.
+        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event. The loop
+        leaves in `batch.learnt` the weights as it has clipped them.
         """
-        learnt = int(row[N])
+        learnt, outcomes = int(row[N]), batch.outcomes
         if late is None:
             order = np.flatnonzero(~np.isnan(outcomes[:end]))
             moments = order + 1
         else:
             order = late.order[late.due[late.order] < end]
             moments = late.due[order]
-        self._remember(learnt, scores[order], outcomes[order])
+        trials = batch.trials[order] if len(batch.trials) else np.ones(len(order))
+        if len(batch.learnt):  # an outcome of weight 0 is settled, and not learnt
+            something = trials * (batch.weights[order] if len(batch.weights) else 1.0) > 0.0
+            order, moments, trials = order[something], moments[something], trials[something]
+        noted = self._remember(learnt, batch.scores[order], outcomes[order], np.ones(len(batch.learnt) and len(order)))
         for count in self._due(learnt, learnt + len(order)):
             yield int(moments[count - learnt - 1])
+            self._weigh(learnt, batch.learnt[order[:noted]] * trials[:noted] if len(batch.learnt) else batch.learnt)
             self._fit(row, count)
         yield end
+        self._weigh(learnt, batch.learnt[order[:noted]] * trials[:noted] if len(batch.learnt) else batch.learnt)
 
-    def learn(self, row: Vector, score: float, y: float) -> None:
+    def learn(self, row: Vector, score: float, y: float, weight: float) -> None:
         """One outcome that the row has just learnt."""
         learnt = int(row[N])
-        self._remember(learnt - 1, np.array([score]), np.array([y]))
+        given = np.array([weight]) if weight != 1.0 else np.empty(0)
+        self._remember(learnt - 1, np.array([score]), np.array([y]), given)
         if learnt in self._due(learnt - 1, learnt):
             self._fit(row, learnt)
 
@@ -306,32 +332,44 @@ class Refitter:
 
     def _fit(self, row: Vector, count: int) -> None:
         """Fit the first `count` outcomes, or the last of them, from where the row is."""
-        x0, x1, y, dropped = self.past
+        x0, x1, y, weights, dropped = self.past
         last = count - dropped
         span = slice(0 if self._learner.window is None else max(0, last - self._learner.window), last)
-        self._features.refit(self._spec, row, x0[span], x1[span], y[span])
+        self._features.refit(self._spec, row, x0[span], x1[span], y[span], weights[span])
 
-    def _remember(self, learnt: int, scores: Vector, outcomes: Vector) -> None:
-        """Note outcomes behind the first `learnt`."""
+    def _remember(self, learnt: int, scores: Vector, outcomes: Vector, weights: Vector) -> int:
+        """Note outcomes behind the first `learnt` -> how many of them a fit will read. Without `weights` all are 1."""
         more = len(outcomes)
         if self._learner.every == 0:
             more = max(0, min(more, self._learner.after - learnt))
         if more == 0:
-            return
-        x0, x1, y, dropped = self.past
+            return 0
+        x0, x1, y, known, dropped = self.past
         filled = learnt - dropped
+        if len(weights) and not len(known):
+            known = np.ones(len(y))
         if filled + more > len(y):
             size = max(filled + more, 2 * len(y), 64)
             x0, y = _grown(x0, filled, size), _grown(y, filled, size)
             x1 = _grown(x1, filled, size) if self._wide else x1
+            known = _grown(known, filled, size) if len(weights) or len(known) else known
         new = slice(filled, filled + more)
         features_of_all(self._spec.features, self._spec.clip, scores[:more], x0[new], x1[new])
         y[new] = outcomes[:more]
-        self.past = Past(x0, x1, y, dropped)
+        if len(known):
+            known[new] = weights[:more] if len(weights) else 1.0
+        self.past = Past(x0, x1, y, known, dropped)
+        return more
+
+    def _weigh(self, learnt: int, weights: Vector) -> None:
+        """Put the weights of outcomes behind the first `learnt` in place."""
+        if len(weights):
+            first = learnt - self.past.dropped
+            self.past.weights[first : first + len(weights)] = weights
 
     def forget(self, learnt: int) -> None:
         """Drop what no later fit reads."""
-        x0, x1, y, dropped = self.past
+        x0, x1, y, weights, dropped = self.past
         if self._learner.every == 0:
             if learnt >= self._learner.after:
                 self.past = NO_PAST
@@ -339,17 +377,18 @@ class Refitter:
             filled = learnt - dropped
             stale = filled - self._learner.window
             if stale > max(self._learner.window, STALE_EVENTS):
-                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
-                self.past = Past(x0, x1, y, dropped + stale)
+                columns = (column[stale:filled].copy() for column in (x0, x1, y, weights))
+                self.past = Past(*columns, dropped + stale)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self, learnt: int) -> dict[str, list[float]]:
         """What a snapshot must hold: exactly the outcomes that a later fit can read."""
-        x0, x1, y, dropped = self.past
+        x0, x1, y, weights, dropped = self.past
         last = learnt - dropped
         first = last - self._count(learnt)
         columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
+        columns |= {"weights": weights} if len(weights) else {}
         return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
 
     def load(self, learnt: int, columns: Any) -> None:
@@ -361,15 +400,16 @@ class Refitter:
         """
         count = self._count(learnt)
         names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
-        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+        if not isinstance(columns, dict) or set(columns) - {"weights"} != (names if count else set()):
             raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
         for name, column in columns.items():
             if not isinstance(column, list) or len(column) != count or not all(map(_is_finite, column)):
                 raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
         if count:
-            check_outcomes(columns["y"])
-            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
-            self.past = Past(x0, x1, y, learnt - count)
+            x0, x1, y, weights = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y", "weights"))
+            if ((y < 0.0) | (y > 1.0)).any() or (weights < 0.0).any():
+                raise InvalidInput("history must hold shares of ones in [0, 1], and weights of 0 or more, got others")
+            self.past = Past(x0, x1, y, weights, learnt - count)
 
     def _count(self, learnt: int) -> int:
         """How many of the outcomes learnt a later fit can read."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from calibeat._compiled import OPEN, Forecast, MultiForecast, Stream
 from calibeat._util.check import (
     check_choice,
+    check_counts,
     check_interval,
     check_lengths,
     check_outcomes,
@@ -27,6 +28,7 @@ from calibeat._util.processes import usable_cores
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
+from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST
@@ -40,7 +42,7 @@ from calibeat.monitor.notices import Notices, NoticeSettings
 from calibeat.monitor.silence import check_away, check_time
 
 from . import bankfile
-from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedule, issue_times
+from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedule, issue_times, read_weights
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
 from .receipts import Receipts, check_receipts
@@ -100,8 +102,8 @@ class Bank:
     array([2, 1, 1])
 
     Any number of threads may use a bank: its calls run one after another. A call takes effect whole or not at all, also
-    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 171, HOPS 207)
-    and 48 for its stats.
+    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 34, AUTO 178, HOPS 214)
+    and 56 for its stats.
     """
 
     _SHARED: ClassVar[tuple[str, ...]] = (
@@ -464,6 +466,8 @@ class Bank:
         scores: Any,
         outcomes: Any,
         *,
+        weights: Any = None,
+        of: Any = None,
         due: Any = None,
         mature: Any = None,
         times: Any = None,
@@ -479,6 +483,7 @@ class Bank:
         keys : ints or strings, old and new: a list, or a column of NumPy, Arrow, pandas or polars.
         scores : probabilities in [0, 1].
         outcomes : 0 or 1 (False or True); NaN where it is not known: such an event is forecast and not learnt.
+        weights, of : as in `Calibrator.run`; each key learns from the ratios of its own weights.
         due : for late outcomes, positions in this batch. Outcome i arrives before event ``due[i]`` (> i), whatever its
             key, and is learnt before the next event of its own key; of several at once the earlier event's comes first.
             One that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
@@ -517,9 +522,14 @@ class Bank:
         planned = schedule(
             n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
         )
-        labels = self._check_outcomes(outcomes, None if planned is None else planned.due <= n)
+        needed, trials = None if planned is None else planned.due <= n, NO_NUMBERS
+        if of is None:
+            labels = self._check_outcomes(outcomes, needed)
+        else:
+            labels, trials = check_counts(outcomes, of, needed, optional=True)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
-        batch = StreamBatch(probabilities, labels, planned, mature is not None, None, issued)
+        heavy = read_weights(rows, weights, trials, labels)
+        batch = StreamBatch(probabilities, labels, planned, mature is not None, None, issued, heavy, trials)
         workers = self._threads if threads is None else thread_count(threads)
         with rows:
             self._ready_to("learn")
@@ -557,6 +567,7 @@ class Bank:
         receipts: Any = (),
         *,
         of: Any = None,
+        weights: Any = None,
         times: Any = None,
         groups: Any = None,
     ) -> Fold:
@@ -570,6 +581,7 @@ class Bank:
         receipts : of the outcomes whose forecast was made in an earlier call, in order: bytes, as `fold` gave them.
             Those that a copy of the bank has issued, or this one after the snapshot it continues from, are refused.
         of : for outcomes of forecasts in this same call, the position of the forecast; -1 for all others.
+        weights : as in `run`; those of forecasts are not read.
         times : where there are notices, when each operation happened, in order; by default now, by the notice's clock.
 
         Returns ``(forecasts, receipts)``: a forecast for each operation (NaN for an outcome), and a receipt of fixed
@@ -595,7 +607,7 @@ class Bank:
         array([   nan,    nan, 0.8092])
         """
         refuse_groups(groups)
-        if type(keys) is list and len(keys) == 1 and of is None and times is None:
+        if type(keys) is list and len(keys) == 1 and of is None and weights is None and times is None:
             alone = self._fold_one(keys[0], scores, outcomes, receipts)
             if alone is not None:
                 return alone
@@ -607,6 +619,7 @@ class Bank:
         positions = None if of is None else np.asarray(of).astype(np.int64, casting="same_kind")
         if times is not None and not rows.watching.notices_times:
             raise InvalidInput("times must come with notices, which they are for, got a bank without")
+        heavy = read_weights(rows, weights, NO_NUMBERS, labels)
         issued = issue_times(times, len(column))
         own = _own_forecasts(asked, positions)
         given = read_receipts(rows.method, receipts, int((~asked & (own < 0)).sum()))
@@ -617,7 +630,7 @@ class Bank:
             if (bad := (own >= 0) & (slots[np.maximum(own, 0)] != slots)).any():
                 row = int(bad.argmax())
                 raise UnknownForecast(f"outcome must be of a forecast of its own key, got another key's - at row {row}")
-            columns, made = rows.fold(slots, probabilities, labels, own, given, happened)
+            columns, made = rows.fold(slots, probabilities, labels, own, given, happened, weights=heavy)
         return Fold(self._folded(columns.forecasts), made.view(f"V{made.itemsize}"))
 
     def _fold_one(self, key: Any, scores: Any, outcomes: Any, receipts: Any) -> Fold | None:
@@ -677,11 +690,12 @@ class Bank:
             self._ready_to("issue receipts")
             return Receipts(rows.issue(rows.add(rows.check_kind(column)), probabilities), rows.labels)
 
-    def learn(self, batch: Receipts, outcomes: Any) -> npt.NDArray[np.str_]:
+    def learn(self, batch: Receipts, outcomes: Any, weights: Any = None, of: Any = None) -> npt.NDArray[np.str_]:
         """Learn the outcomes of many receipts, in their order -> a status for each. The same bits as `update`.
 
         A receipt says whose it is, so no keys are needed. The statuses are those of `Calibrator.learn`; receipts of
         keys that the bank does not have are "unknown". Outcomes have to be known: leave out the receipts of others.
+        Weights and counts are as in `run`.
 
         Raises
         ------
@@ -694,8 +708,13 @@ class Bank:
         >>> bank.learn(batch, [1, 0]).tolist(), bank.learn(batch, [1, 1]).tolist(), other.learn(batch, [1, 0]).tolist()
         (['learnt', 'learnt'], ['repeated', 'conflict'], ['unknown', 'unknown'])
         """
-        labels, rows = self._check_known(outcomes), self._rows
+        rows, trials = self._rows, NO_NUMBERS
+        if of is None:
+            labels = self._check_known(outcomes)
+        else:
+            labels, trials = check_counts(outcomes, of)
         check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
+        heavy = read_weights(rows, weights, trials, labels)
         with rows:
             self._ready_to("learn")
             found, given = batch.strangers(), batch.of_type(rows.receipt_type)
@@ -704,9 +723,10 @@ class Bank:
             slots = rows.issued_by(given["issuer"].astype(np.uint64)).astype(np.int32)
             here = slots >= 0
             if here.all():
-                found = rows.learn(slots, labels, given)
+                found = rows.learn(slots, labels, given, heavy, trials)
             elif here.any():
-                found[here] = rows.learn(slots[here], labels[here], given[here])
+                told = (column[here] if len(column) else column for column in (heavy, trials))
+                found[here] = rows.learn(slots[here], labels[here], given[here], *told)
         return STATUSES[found]
 
     def _slots_of_operations(self, column: KeyColumn, asked: Flags) -> Slots:
@@ -755,8 +775,12 @@ class Bank:
             self._keep_ready(key, stream)
             return forecast
 
-    def update(self, key: Key, forecast: Any, outcome: Any = None) -> UpdateStatus:
+    def update(
+        self, key: Key, forecast: Any, outcome: Any = None, weight: Any = None, of: Any = None
+    ) -> UpdateStatus:
         """Learn the outcome of a forecast of this key, now or any time later, in any order -> "learnt" or "repeated".
+
+        `weight` and `of` are as in `Calibrator.update`.
 
         Raises
         ------
@@ -766,12 +790,12 @@ class Bank:
         InvalidInput : the outcome is not 0 or 1, the forecast is damaged, or the bank was opened with ``mmap=True``.
         """
         if (type(key) is str or type(key) is int) and (stream := self._streams.get(key)) is not None:
-            return stream.update(forecast, outcome)
+            return stream.update(forecast, outcome, weight, of)
         if outcome is None and isinstance(key, (Forecast, MultiForecast)):
             raise InvalidInput("key must come first, got a forecast - the order is bank.update(key, forecast, outcome)")
         with self._rows:
             self._ready_to("learn")
-            return self._stream_of(_named_key(key), self._known(key)).update(forecast, outcome)
+            return self._stream_of(_named_key(key), self._known(key)).update(forecast, outcome, weight, of)
 
     def _stream_of(self, key: Key, slot: int) -> Stream:
         """The stream of a key, to be served one event at a time. The caller holds the rows."""
@@ -842,7 +866,7 @@ class Bank:
     # ---- rows out and rows in ---------------------------------------------------------------------------------------
 
     def rows(self, keys: Any) -> Matrix:
-        """The rows of some keys, as a copy: `method.width` numbers of state and six of stats; `set_rows` takes them.
+        """The rows of some keys, as a copy: `method.width` numbers of state and seven of stats; `set_rows` takes them.
 
         ``rows[i].tobytes()`` is what a database keeps of a key.
 

@@ -19,11 +19,13 @@ import numpy.typing as npt
 
 from calibeat._compiled import NOT_MADE, Ledger, Stream
 from calibeat._util.check import (
+    check_counts,
     check_lengths,
     check_numbers,
     check_outcomes,
     check_score,
     check_scores,
+    check_weights,
     check_whole,
     shown,
 )
@@ -34,10 +36,12 @@ from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
 from calibeat.core.layout import N
 from calibeat.core.limits import check_row
+from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
+from calibeat.core.weights import Outcome, scale_of_weights
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat.export import Export, frozen_map
 from calibeat.late import moments_of, schedule
@@ -68,7 +72,7 @@ if TYPE_CHECKING:  # loaded by calibrators that have them
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
 
-FORMAT = 2  # of snapshots
+FORMAT = 3  # of snapshots
 OURS, RAW_SCORE, NOTICE = "ours", "raw", "notice"  # sources of alarms
 COLUMNS = (OURS, RAW_SCORE)  # what a monitor may watch: the forecasts or the scores
 
@@ -141,6 +145,12 @@ class Watch:
     def now(self) -> float:
         """The time of an event that happens now, where it is noticed."""
         return math.nan if self.notice is None else self.notice._now()
+
+    def check_weights(self, weighted: bool, counted: bool) -> None:
+        """Raise if a monitor cannot judge outcomes with weights, or counts of trials."""
+        for monitor in self.monitors.values():
+            if weighted or counted:
+                monitor.settings.check_weights(counts=counted)
 
     def moment(self, slot: int) -> tuple[float, float]:  # noqa: ARG002 - there is one
         """The time of an outcome that comes now, and how many the notice was told of before."""
@@ -299,6 +309,22 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
     return stream_key(stream_key(seed, stream), repr(method) + groups)
 
 
+def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector) -> Vector:
+    """The weights of outcomes, none where all are 1; those of outcomes that are NaN are not read.
+
+    Raises
+    ------
+    InvalidInput : a weight is impossible, or the method or a monitor cannot learn weights, or counts of trials.
+    """
+    heavy = NO_NUMBERS
+    if weights is not None:
+        heavy = check_weights(weights, len(outcomes), ~np.isnan(outcomes))
+        if (heavy == 1.0).all():
+            heavy = NO_NUMBERS
+    rows._check_weights(len(heavy) > 0, len(trials) > 0)
+    return heavy
+
+
 class StreamOfRows(Rows):
     """The one row of a `Calibrator`, with what a method needs that fits its past again, and groups."""
 
@@ -321,18 +347,20 @@ class StreamOfRows(Rows):
         self.begin_generation()
         self.aim(stream)
 
-    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float) -> None:
+    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float, weight: float, trials: float) -> None:
         if self.refitter is None:
-            super().learn_one(stream, forecast, y)
+            super().learn_one(stream, forecast, y, weight, trials)
             return
         state, event = self.row(0).copy(), forecast.event
-        outcome = float(self.events_of(0)), forecast.score, forecast.cell, y, np.array(forecast.lanes)
-        kernel.update(self.method.spec, state, *outcome)
-        self.refitter.learn(state, forecast.score, y)
+        told = float(self.events_of(0)), forecast.score, forecast.cell, Outcome(y, weight, trials)
+        clipped = kernel.update(self.method.spec, state, *told, np.array(forecast.lanes))
+        if clipped * trials > 0.0:
+            self.refitter.learn(state, forecast.score, y, clipped * trials)
         pending = None
         if self.watch is not None:
             pending = self.watch.outcome, (0, forecast, y, *self.watch.moment(0))
-        self._do([(stream._ledger.settle, (event, int(y))), (self._take, (stream, state, 0, pending))])
+        settled = event, y, weight, trials
+        self._do([(stream._ledger.settle, settled), (self._take, (stream, state, 0, pending))])
 
     def after_learning(self) -> None:
         if self.table is not None and not self._is_crowded and self.table.is_crowded(self.row(0)):
@@ -493,6 +521,8 @@ class Calibrator(Stream):
         scores: npt.ArrayLike,
         outcomes: npt.ArrayLike,
         *,
+        weights: Any = None,
+        of: Any = None,
         groups: Any = None,
         due: npt.ArrayLike | None = None,
         mature: Any = None,
@@ -505,7 +535,10 @@ class Calibrator(Stream):
         Parameters
         ----------
         scores : probabilities in [0, 1].
-        outcomes : 0 or 1 (False or True).
+        outcomes : 0 or 1 (False or True); with `of` the number of ones.
+        weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios matter.
+            Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
+        of : for rows that are counts: how many events each row is, of which `outcomes` are ones.
         groups : the values of the attributes, where the calibrator has groups: a dict of columns, a data frame, an
             Arrow table, or a 2-d array (events x attributes).
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
@@ -529,7 +562,8 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : a score, an outcome, a group or a due time is impossible; the message names the first bad row.
+        InvalidInput : a score, an outcome, a weight, a group or a due time is impossible; the message names the first bad
+            row. Or the method or a monitor cannot learn weights.
         """
         probabilities, rows = self._check_scores(scores), self._made()
         n = len(probabilities) // rows.method.numbers
@@ -537,9 +571,15 @@ class Calibrator(Stream):
         planned = schedule(
             n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
         )
-        labels = self._check_outcomes(outcomes, n, *(() if planned is None else (planned.due <= n,)))
+        if of is None:
+            needed = () if planned is None else (planned.due <= n,)
+            labels, trials = self._check_outcomes(outcomes, n, *needed), NO_NUMBERS
+        else:
+            labels, trials = check_counts(outcomes, of, None if planned is None else planned.due <= n)
+            check_lengths(scores=n, outcomes=len(labels))
+        heavy = read_weights(rows, weights, trials, labels)
         words = self._check_groups(groups, n)
-        batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued)
+        batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued, heavy, trials)
         return self._given_back(scores, rows.run_stream(self, batch))
 
     def predict_many(self, scores: npt.ArrayLike, groups: Any = None) -> Vector:
@@ -589,7 +629,9 @@ class Calibrator(Stream):
             rows.check_writable("issue receipts")
             return Receipts(rows.issue(self._slots(n), probabilities, words), rows.labels)
 
-    def learn(self, batch: Receipts, outcomes: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    def learn(
+        self, batch: Receipts, outcomes: npt.ArrayLike, weights: Any = None, of: Any = None
+    ) -> npt.NDArray[np.str_]:
         """Learn the outcomes of many receipts, in their order -> a status for each. The same bits as `update`.
 
         ============  ==============================================================================================
@@ -608,7 +650,8 @@ class Calibrator(Stream):
         Parameters
         ----------
         batch : of `issue`, or made by `Receipts.from_bytes` or `Receipts.from_arrow`.
-        outcomes : 0 or 1 for each receipt; of many classes the label.
+        outcomes : 0 or 1 for each receipt; of many classes the label; with `of` the number of ones.
+        weights, of : as in `run`.
 
         >>> from calibeat import Calibrator
         >>> cal, other = Calibrator("ops"), Calibrator("ops", stream="other")
@@ -621,25 +664,34 @@ class Calibrator(Stream):
         InvalidInput : an outcome is missing or impossible (the message names the first bad row), or there are not as
             many as receipts, or these are no batch.
         """
-        labels, rows = self._check_known(outcomes), self._made()
+        rows, trials = self._made(), NO_NUMBERS
+        if of is None:
+            labels = self._check_known(outcomes)
+        else:
+            labels, trials = check_counts(outcomes, of)
         check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
+        heavy = read_weights(rows, weights, trials, labels)
         with self._held():
             rows.check_writable("learn")
             given = batch.of_type(rows.receipt_type)
-            found = batch.strangers() if given is None else self._learn_batch(rows, labels, given, batch)
+            found = batch.strangers() if given is None else self._learn_batch(rows, labels, heavy, trials, given, batch)
         rows.after_learning()
         return STATUSES[found]
 
-    def _learn_batch(self, rows: Rows, outcomes: Vector, given: ReceiptArray, batch: Receipts) -> Ints:
+    def _learn_batch(
+        self, rows: Rows, outcomes: Vector, weights: Vector, trials: Vector, given: ReceiptArray, batch: Receipts
+    ) -> Ints:
         slots = self._slots(len(outcomes))
         if rows.refitter is None:
-            return rows.learn(slots, outcomes, given)
+            return rows.learn(slots, outcomes, given, weights, trials)
         found = np.zeros(len(outcomes), dtype=np.int64)
         names, _ = rows.identities(slots)
         rows._judge(given, EVERY, slots, names, found, strict=False)
         for at in (found == LEARNT).nonzero()[0].tolist():
             try:
-                found[at] = REPEATED if self.update(batch[at], int(outcomes[at])) == "repeated" else LEARNT
+                weight, of = weights[at] if len(weights) else None, int(trials[at]) if len(trials) else None
+                y = round(outcomes[at] * (1 if of is None else of))
+                found[at] = REPEATED if self.update(batch[at], y, weight, of) == "repeated" else LEARNT
             except OutcomeConflict:
                 found[at] = CONFLICT
             except UnknownForecast:

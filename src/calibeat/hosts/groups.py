@@ -53,13 +53,14 @@ from calibeat.core.groups import (
     TAU_LEAST,
     TAU_MOST,
     WAYS,
+    WEIGHTS,
     Cells,
     cell_limits,
     forget_touched,
     row_limits,
 )
-from calibeat.core.layout import N
-from calibeat.core.limits import Block
+from calibeat.core.layout import TOTAL, N
+from calibeat.core.limits import MOST_COUNT, Block
 from calibeat.core.method import Method
 from calibeat.core.randomness import cross_words
 from calibeat.errors import InvalidInput
@@ -646,7 +647,8 @@ class GroupTable:
         InvalidInput : a number of a cell is outside its limits, or a cell is in a slot where it is not found.
         """
         words, numbers = held["word"], held["numbers"]
-        cell_limits(self.cells.columns).check(numbers, row[N], "cells", "cell")
+        until = row[N] if row[TOTAL] == 0.0 else MOST_COUNT
+        cell_limits(self.cells.columns).check(numbers, until, "cells", "cell", weighted=row[TOTAL] != 0.0)
         pairs = np.array([(k, -1) for k in range(self.cells.attributes)] + self.groups.pairs)
         singles = pairs[numbers[:, COLUMN].astype(np.int64), 1] < 0
         parents = zip(held["first"].tolist(), held["second"].tolist(), strict=True)
@@ -709,7 +711,8 @@ class GroupTable:
         slots = slots[np.lexsort((self.cells.tags.view(np.uint64)[slots], -self._matrix()[slots, LOG_E]))]
         held = self.read_slots(slots)
         numbers = held["numbers"]
-        column, events = numbers[:, COLUMN].astype(np.int64), numbers[:, EVENTS]
+        column, events, weights = (numbers[:, at] for at in (COLUMN, EVENTS, WEIGHTS))
+        column, ones = column.astype(np.int64), numbers[:, ONES]
         tau = self.variances(row)[0][column]
         v = tau / (1.0 + tau * numbers[:, INFO])
         log_e = numbers[:, LOG_E]
@@ -719,11 +722,11 @@ class GroupTable:
             value=_objects([self._value(*words) for words in held[["word", "first", "second"]].tolist()]),
             word=held["word"].copy(),
             events=events.astype(np.int64),
-            ones=numbers[:, ONES].astype(np.int64),
-            rate=numbers[:, ONES] / events,
-            mean_score=numbers[:, SUM_SCORE] / events,
-            mean_expert=numbers[:, SUM_EXPERT] / events,
-            mean_forecast=numbers[:, SUM_FORECAST] / events,
+            ones=ones.astype(np.int64) if row[TOTAL] == 0.0 else ones.copy(),
+            rate=ones / weights,
+            mean_score=numbers[:, SUM_SCORE] / weights,
+            mean_expert=numbers[:, SUM_EXPERT] / weights,
+            mean_forecast=numbers[:, SUM_FORECAST] / weights,
             offset=numbers[:, NATURAL] * v,
             sd=np.sqrt(v),
             log_e=log_e.copy(),

@@ -19,7 +19,7 @@ from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call
 from calibeat.core.method import params_of_rows
 from calibeat.core.randomness import numbered, uniforms_at
 from calibeat.core.receipt import watched_columns, watched_event
-from calibeat.core.stats import EVENTS, LAST, LOSSES
+from calibeat.core.stats import EVENTS, LAST, LOSSES, WEIGHTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
 from calibeat.late import Arrivals
 from calibeat.monitor.bets import RaisedAlarm, Settings
@@ -73,6 +73,11 @@ class SlotWatch:
             self.monitors.catch_up(slot, events)
         if self.notices is not None:
             self.notices.forecast(slot, events - 1, self.now(), noticed_score(score))
+
+    def check_weights(self, weighted: bool, counted: bool) -> None:
+        """Raise if the monitors cannot judge outcomes with weights, or counts of trials."""
+        if self.monitors is not None:
+            self.monitors.settings.check_weights(counts=counted)
 
     def moment(self, slot: int) -> tuple[float, float]:
         """The time of an outcome that arrives now, and how many outcomes of the slot were told before."""
@@ -286,7 +291,7 @@ class KeyedRows(Rows):
         """What `Bank.table` gives, of all rows, or of some."""
         learnt = self.matrix[: self.count, N][slots]
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = {name: self.stats(at)[slots] / learnt for name, at in LOSSES.items()}
+            means = {name: self.stats(at)[slots] / self.stats(WEIGHTS)[slots] for name, at in LOSSES.items()}
         self.watching.resize(self.count)
         return {
             "key": self.names(slots),
@@ -347,9 +352,11 @@ class KeyedRows(Rows):
             alone = self.apart(stream._key, stream._slot)
             return alone._rows._predict_slowly(alone, score)  # which is read already
 
-    def _update_slowly(self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool) -> UpdateStatus:
+    def _update_slowly(
+        self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool, weight: float, trials: float
+    ) -> UpdateStatus:
         self.check_writable("learn")
-        return super()._update_slowly(stream, forecast, y, is_own)
+        return super()._update_slowly(stream, forecast, y, is_own, weight, trials)
 
     def _refuse_groups(self) -> None:
         raise InvalidInput(NO_GROUPS)
@@ -427,10 +434,12 @@ class KeyedRows(Rows):
             raw_below = self._raw_below(slots, arrivals, count) if batch.raw_first else 0
             late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below)
         columns = batch.scores, batch.outcomes, self.draws(slots), forecasts, receipts
+        weights = batch.weights, batch.trials
         rows, clock = (self.flat, self.stride, slots), float(self.clock)
 
         def call(part: SlotRange) -> Call:
-            streams, played = loops.Streams(*rows, *part, self.width, clock), loops.Batch(*columns, method.scratch())
+            streams = loops.Streams(*rows, *part, self.width, clock)
+            played = loops.Batch(*columns, method.scratch(), NO_INTS, *weights)
             return loops.call_of(method.spec, streams, played, late, loops.place_before(), end)
 
         return call
@@ -486,7 +495,16 @@ class KeyedRows(Rows):
     def _pool_call(self, opened: int, slots: Slots, batch: StreamBatch, arrivals: Arrivals | None) -> Call:
         """The pool's way through the batch; it also starts the rows from slot `opened` on."""
         pool = Pool(True, self.pool, self.initial, opened, self.method.scratch())
-        where = self.method.spec, pool, self.flat, self.stride, slots, batch.scores, batch.outcomes
+        events = loops.Batch(
+            batch.scores,
+            batch.outcomes,
+            NO_NUMBERS,
+            NO_NUMBERS,
+            NO_NUMBERS,
+            weights=batch.weights,
+            trials=batch.trials,
+        )
+        where = self.method.spec, pool, self.flat, self.stride, slots, events
         lists = (NO_INTS, NO_INTS) if arrivals is None else (arrivals.heads, arrivals.following)
         return pool_rows, (*where, *lists)
 

@@ -441,7 +441,7 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     'learnt'
 
     Every verb of `Bank` works, and promises the same. Labels that are None or NaN in `run` are not known: such an event
-    is forecast and not learnt. A key takes 8 bytes for each number of its stream and 48 for its stats.
+    is forecast and not learnt. A key takes 8 bytes for each number of its stream and 56 for its stats.
     """
 
     _SHARED: ClassVar[tuple[str, ...]] = ("classes", "method", "logits", "stream", "prior", "watched", "noticed")

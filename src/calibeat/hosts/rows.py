@@ -47,6 +47,7 @@ from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask
 from calibeat.core.layout import N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
+from calibeat.core.method import name_of
 from calibeat.core.randomness import numbered, uniforms
 from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losses
@@ -89,6 +90,9 @@ class RowWatcher(Protocol):
     def moment(self, slot: int) -> tuple[float, float]:
         """The time of an outcome that arrives now, and how many outcomes of the slot were told before."""
 
+    def check_weights(self, weighted: bool, counted: bool) -> None:
+        """Raise if a monitor cannot judge outcomes with weights, or counts of trials."""
+
     def outcome(self, slot: int, forecast: AnyForecast, y: float, now: float, told: float) -> None:
         """The outcome of a forecast of a slot has arrived."""
 
@@ -110,6 +114,8 @@ class StreamBatch(NamedTuple):
     raw_first: bool  # whether forecasts are the raw scores until the first outcome is learnt
     words: Ints | None  # of the groups of each event
     issued: Vector | None  # when each score was issued, if that is known
+    weights: Vector = NO_NUMBERS  # of the outcomes; none where all are 1
+    trials: Vector = NO_NUMBERS  # how many events each outcome is, which then is the share of ones; none where all are 1
 
     def late(self) -> loops.Late | None:
         """When outcomes are learnt, as the loop takes it."""
@@ -271,7 +277,30 @@ class Rows(StreamRows):
             self.notify()
             return forecast
 
-    def _update_slowly(self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool) -> UpdateStatus:
+    def _check_weights(self, weighted: bool, counted: bool) -> None:
+        """Raise if the method or a watcher cannot learn outcomes with weights, or counts of trials."""
+        if not weighted and not counted:
+            return
+        what = "weight" if weighted else "of"
+        if self.method.draws:
+            name = name_of(self.method) or "a method with Hedging or Guard"
+            raise InvalidInput(
+                f"{what} must be left out with {name}: what it promises is about single events - use AUTO, OPS or TOPS"
+            )
+        if counted and self.labels is not None:
+            raise InvalidInput("of must be left out with many classes: a label is one event")
+        if self.watch is not None:
+            self.watch.check_weights(weighted, counted)
+
+    def _update_slowly(
+        self,
+        stream: Stream,
+        forecast: AnyForecast,
+        y: float,
+        is_own: bool,
+        weight: float,
+        trials: float,
+    ) -> UpdateStatus:
         with self:
             self.ready()
             self.aim(stream)
@@ -279,21 +308,21 @@ class Rows(StreamRows):
             stream._ledger.catch_up(events)
             if not is_own:
                 self.check_receipt(stream, forecast, events)
-            if self.is_repeat(stream._ledger, event, y):
+            if self.is_repeat(stream._ledger, event, y, weight, trials):
                 return "repeated"
             if self.row(stream._slot)[N] >= events:  # rows from elsewhere: nobody knows which events are settled
                 raise OutcomeConflict(
                     f"outcome must be of a forecast that has none yet, got one more than the {events} "
                     f"forecasts - at event {event}"
                 )
-            self.learn_one(stream, forecast, y)
+            self.learn_one(stream, forecast, y, weight, trials)
             self.notify()
         self.after_learning()
         return "learnt"
 
-    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float) -> None:
+    def learn_one(self, stream: Stream, forecast: AnyForecast, y: float, weight: float, trials: float) -> None:
         """Learn an outcome that is new."""
-        self._learn(stream, forecast, y)
+        self._learn(stream, forecast, y, weight, trials)
 
     # ---- many events of one stream ----------------------------------------------------------------------------------
 
@@ -317,7 +346,7 @@ class Rows(StreamRows):
             due = None if late is None else late.due
             self._do(
                 [
-                    (stream._ledger.batch, (events, batch.outcomes, due, end)),
+                    (stream._ledger.batch, (events, batch.outcomes, due, end, batch.weights, batch.trials)),
                     *moves,
                     (self._take, (stream, state, n, pending)),
                 ],
@@ -339,12 +368,15 @@ class Rows(StreamRows):
         played = loops.one_stream(state, self.events_of(stream._slot))
         room = batch.scores, batch.outcomes, self._draws(stream, n), forecasts, np.empty(held * width)
         words = NO_INTS if batch.words is None else batch.words
-        played_batch = loops.Batch(*room, self.method.scratch(), words)
+        is_weighted = len(batch.weights) > 0 or len(batch.trials) > 0
+        learnt = np.ones(n) if is_weighted and self.refitter is not None else NO_NUMBERS
+        weights = batch.weights, batch.trials, learnt
+        played_batch = loops.Batch(*room, self.method.scratch(), words, *weights)
         if self.table is not None:
             place, cells = loops.place_before(), self.table.cells
             return None, [loops.call_of(self.method.spec, played, played_batch, late, place, end, cells)]
         place, refitter = loops.place_before(), self.refitter
-        for stop in (end,) if refitter is None else refitter.stretches(state, batch.scores, batch.outcomes, late, end):
+        for stop in (end,) if refitter is None else refitter.stretches(state, played_batch, late, end):
             for part in loops.pieces(stop, numbers, int(place[loops.EVENT])):
                 loops.run_batch(self.method.spec, played, played_batch, late, place, part.stop)
         return state, []
@@ -391,10 +423,11 @@ class Rows(StreamRows):
         given = np.empty(0, dtype=receipt_type(self._shape, self._words_given))
         return self.fold(slots, scores, nothing, own, given, self._times(n), words)[1]
 
-    def learn(self, slots: Slots, outcomes: Vector, given: ReceiptArray) -> Ints:
+    def learn(self, slots: Slots, outcomes: Vector, given: ReceiptArray, weights: Vector, trials: Vector) -> Ints:
         """Learn outcomes in their order, each with its receipt -> what becomes of each. The caller holds the rows."""
         seen, ledgers = self.begin(slots)
         columns = FoldColumns.of_receipts(self._shape, slots, outcomes, given, self._words_given)
+        columns.weights, columns.trials = weights, trials
         found = np.zeros(len(slots), dtype=np.int64)
         names, _ = self.identities(slots)
         for first in range(0, len(slots), _JUDGED_AT_ONCE):  # as many as a cache holds
@@ -412,6 +445,8 @@ class Rows(StreamRows):
         given: ReceiptArray,
         times: Vector,
         words: Ints | None = None,
+        weights: Vector = NO_NUMBERS,
+        trials: Vector = NO_NUMBERS,
     ) -> tuple[FoldColumns, ReceiptArray]:
         """Do operations in their order -> their columns, and the receipts of the forecasts. The caller holds the rows.
 
@@ -421,6 +456,7 @@ class Rows(StreamRows):
         self.sign()
         seen, ledgers = self.begin(slots)
         columns = FoldColumns(self._shape, slots, scores, outcomes, own, words)
+        columns.weights, columns.trials = weights, trials
         names, _ = self.identities(slots)
         asked, found = columns.asked, np.zeros(len(slots), dtype=np.int64)
         events = numbered(self.matrix[:, self.width + EVENTS][: self.count_after].copy(), slots[asked])
@@ -440,14 +476,15 @@ class Rows(StreamRows):
             columns.cells = self.table.cells
         work = columns.work(columns.slots.copy(), self.draws(columns.slots[asked]))
         state = self.flat, self.stride, float(self.clock)
+        told = ledgers, work.slots, columns.events(), columns.outcomes, found, strict, columns.weights, columns.trials
         calls: list[Call] = [
-            (self._settle_all, (ledgers, work.slots, columns.events(), columns.outcomes, found, strict)),
+            (self._settle_all, told),
             (fold_rows, (self.method.spec, columns.cells, *state, work, self.pool_of(work.work))),
             (self._account, (ledgers, work.slots, count, self.clock + int(asked.sum()))),
         ]
         if self.watch is not None:
-            told = count, columns, work.slots, self.method.numbers, times
-            calls.append((outside_of_signals, ([(self.watch.fold, told)],)))
+            heard = count, columns, work.slots, self.method.numbers, times
+            calls.append((outside_of_signals, ([(self.watch.fold, heard)],)))
         self._do(calls, seen)
 
     def _judge(
@@ -574,7 +611,7 @@ class Rows(StreamRows):
             and (not method.cells or 0 <= given.cell < method.cells)
         )
 
-    def is_repeat(self, ledger: Ledger, event: int, y: float) -> bool:
+    def is_repeat(self, ledger: Ledger, event: int, y: float, weight: float, trials: float) -> bool:
         """Whether the outcome of an event is known already; raise if another one is, or if nobody knows any more."""
         mark = ledger.mark(event)
         what = "outcome" if self.labels is None else "label"
@@ -583,10 +620,17 @@ class Rows(StreamRows):
                 f"forecast must be young enough to know whether its {what} was learnt, got one from before event "
                 f"{ledger.given_up} - at event {event}"
             )
-        if mark not in (OPEN, CLOSED) and (known := ledger.column(event)) != y:
-            learnt, got = (str(at) if self.labels is None else repr(self.labels[at]) for at in (known, int(y)))
+        if mark not in (OPEN, CLOSED) and not ledger.is_same(event, y, weight, trials):
+            heavy, of, ones = ledger.describe(event)
+            learnt = self._told(ones, heavy, of) if of else self._told(ledger.column(event), heavy, 0)
+            got = self._told(round(y * trials), weight, 0 if trials == 1.0 else int(trials))
             raise OutcomeConflict(f"{what} must be the one already learnt, {learnt}, got {got} - at event {event}")
         return mark != OPEN
+
+    def _told(self, outcome: int, weight: float, of: int) -> str:
+        """An outcome in words."""
+        shown = repr(self.labels[outcome]) if self.labels is not None else f"{outcome} of {of}" if of else str(outcome)
+        return shown if weight == 1.0 else f"{shown} with weight {weight:g}"
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------
@@ -784,6 +828,8 @@ class FoldColumns:
 
     cells: Cells = NO_CELLS
     words: Ints = NO_INTS
+    weights: Vector = NO_NUMBERS
+    trials: Vector = NO_NUMBERS
 
     def __init__(
         self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints, words: Ints | None = None
@@ -854,7 +900,8 @@ class FoldColumns:
             u = np.zeros(len(slots))
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64), self.receipts.itemsize // 8
-        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, self._method.scratch(), self.words)
+        room = self._method.scratch(), self.words, self.weights, self.trials
+        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, *room)
 
     def watched(self) -> tuple[Vector, Vector, Vector]:
         """Forecast, outcome and score of each operation, as monitors read them."""
@@ -910,11 +957,13 @@ def fold_on_rows(
     receipts: Any,
     draws: Vector,
     columns: FoldColumns | None = None,
+    weights: Vector = NO_NUMBERS,
 ) -> Fold:
     """What `Bank.fold` does, on a matrix of rows, in place, for a host that keeps rows and receipts in its own store.
 
     `slots` is the row of each operation. `own` is where in this call the forecast of an outcome is; -1: it comes with a
-    receipt. `draws` are those of the forecasts in order, if the method draws. Receipts
+    receipt. `draws` are those of the forecasts in order, if the method draws. `weights` are those of the outcomes, if
+    they have some. Receipts
     name no issuer: the host knows whose they are. Rows are left without the moment of their last event, as rows that
     travel are. `columns` are made of the other arguments, unless the host has a loop of its own.
 
@@ -924,6 +973,7 @@ def fold_on_rows(
     OutcomeConflict : a stream has more outcomes than forecasts. The rows are then to be thrown away.
     """
     columns = FoldColumns(method, slots, scores, outcomes, own) if columns is None else columns
+    columns.weights = weights
     if len(columns.brought):
         columns.bring(read_receipts(method, receipts, len(columns.brought)))
         whole = columns.receipts[columns.brought]

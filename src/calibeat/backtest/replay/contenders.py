@@ -472,8 +472,7 @@ class MethodReplay:
         known = slots.astype(np.int32) if streams > 1 else loops.NO_SLOTS
         rows = loops.Streams(self._rows, width, known, 0, streams, 0, float(self._made))
         place, noted = loops.place_before(begin), 0
-        given = self._rows, batch.scores, batch.outcomes, late, end
-        for stop in (end,) if refitter is None else refitter.stretches(*given):
+        for stop in (end,) if refitter is None else refitter.stretches(self._rows, batch, late, end):
             # A late outcome that arrives at a mark belongs to what follows, and so does a fit after it.
             until = int(np.searchsorted(marks, stop, side="left" if late is None else "right"))
             for mark in marks[noted:until].tolist():
@@ -872,6 +871,11 @@ class GroupedReplay(OneStreamReplay):
         return forecasts
 
 
+def _told(scores: Vector, outcomes: Vector) -> loops.Batch:
+    """Scores and outcomes alone, as the pool reads them."""
+    return loops.Batch(scores.reshape(-1), outcomes, loops.NO_NUMBERS, loops.NO_NUMBERS, loops.NO_NUMBERS)
+
+
 class PooledReplay(MethodReplay):
     """A method whose new keys start from what all keys have taught, as in ``Bank(prior="pooled")``."""
 
@@ -899,7 +903,7 @@ class PooledReplay(MethodReplay):
         else:
             opened, slots = self._opened, self._open_slots(context)
             plan = replace(plan, slots=self._slot_of[plan.slots])
-            events = plan.slots.astype(np.int32), plan.scores.reshape(-1), plan.outcomes
+            events = plan.slots.astype(np.int32), _told(plan.scores, plan.outcomes)
             pool = Pool(True, self._pool, self._initial, opened, self._work)
             pool_rows(self.method.spec, pool, self._rows, len(self._initial), *events, *plan.arrival_lists)
         mine = replace(context.chunk, slots=slots)
@@ -909,7 +913,7 @@ class PooledReplay(MethodReplay):
         """Take the pool through a chunk, and let new keys start from it -> the slots of the events."""
         chunk, opened = context.chunk, self._opened
         self._slots = slots = self._open_slots(context)
-        events = slots.astype(np.int32), chunk.scores.reshape(-1), chunk.outcomes
+        events = slots.astype(np.int32), _told(chunk.scores, chunk.outcomes)
         shared = Pool(True, pool, self._initial, opened, self._work, said)
         pool_rows(self.method.spec, shared, self._rows, len(self._initial), *events, loops.NO_INTS, loops.NO_INTS)
         return slots
