@@ -119,7 +119,7 @@ def test_the_expert_of_a_forecast_is_the_grouped_one() -> None:
 
 # ---- golden numbers through the public interface ---------------------------------------------------------------------
 
-CASES = sorted({key.partition("/")[0] for key in golden.groups()})
+CASES = sorted(key.partition("/")[0] for key in golden.groups() if key.endswith("/values"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -132,10 +132,12 @@ def test_golden_numbers(name: str) -> None:
     due = np.asarray(g["due"]) if "due" in g else np.arange(1, n + 1)
     forecasts = cal.run(g["score"], g["outcome"], groups=rows, due=np.where(due >= n, n + 1, due))
     near = {"rtol": 0.0, "atol": 1e-9}
-    np.testing.assert_allclose(forecasts, g["forecast"], **near)
+    np.testing.assert_allclose(forecasts, g["forecast"], rtol=0.0, atol=1e-12)
     params = cal.params["groups"]
     np.testing.assert_allclose(list(params["weights"].values()), g["weights"], **near)
     assert (params["opened"], params["evicted"]) == (g["opened"], g["evicted"])
+    if "seg_word" not in g:
+        return
     table = cal.segments(least=1)
     order = np.lexsort((table["word"], table["column"]))
     assert (table["word"][order] == g["seg_word"]).all() and (table["events"][order] == g["seg_events"]).all()
