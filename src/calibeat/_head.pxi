@@ -27,6 +27,7 @@ cdef extern from *:
     ctypedef void apart_void "CALIBEAT_APART void"
     ctypedef bint twice_bint "CALIBEAT_TWICE int"
     ctypedef void twice_void "CALIBEAT_TWICE void"
+    ctypedef double twice_double "CALIBEAT_TWICE double"
     ctypedef Py_ssize_t twice_Index "CALIBEAT_TWICE Py_ssize_t"
     void prefetch "CALIBEAT_PREFETCH"(const void* at) noexcept nogil
 

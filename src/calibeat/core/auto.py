@@ -418,7 +418,7 @@ def lanes_step(
     paper_step(row, x0 - x1, says[KALMAN_LANES], lesson)
 
 
-@large_kernel
+@kernel
 def kalman_portions(row: Vector, x: float, g: float, says: Vector, lesson: Lesson) -> None:
     """One outcome for the four Kalman lanes, in portions; `says` has what they say now, and is scratch."""
     left, done, events = lesson.omega, 0.0, events_of_drift(lesson)
@@ -503,6 +503,14 @@ def awake(row: Vector, horizon: int) -> bool:
 
 
 @kernel
+def lane_likelihoods(lesson: Lesson, receipt: Vector, late: Vector) -> None:
+    """What the lanes had given to an outcome, without the horizon lane."""
+    for k in range(KALMAN_LANES):
+        late[LANE_LOGS + k] = likelihood_of(receipt[LANE + k], lesson)
+    late[LANE_LOGS + 4] = likelihood_of(receipt[PAPER_LANE], lesson)
+
+
+@kernel
 def lanes_logarithms(
     row: Vector, clip: float, x0: float, x1: float, lesson: Lesson, horizon: int, receipt: Vector, late: Vector
 ) -> None:
@@ -520,10 +528,10 @@ def lanes_logarithms(
             h = squashed(z / 6.0)
     late[ISSUED_HORIZON] = h
     L, w = LANE_LOGS, WEIGHT
+    lane_likelihoods(lesson, receipt, late)
     for k in range(KALMAN_LANES):
-        late[L + k] = likelihood_of(receipt[LANE + k], lesson)
         late[LANE_ODDS + 1 + k] = odds(receipt[LANE + k])
-    late[L + 4], late[LANE_ODDS] = likelihood_of(receipt[PAPER_LANE], lesson), odds(receipt[PAPER_LANE])
+    late[LANE_ODDS] = odds(receipt[PAPER_LANE])
     late[L + 5] = likelihood_of(h, lesson)
     fresh = row[w] * late[L] + row[w + 1] * late[L + 1] + row[w + 2] * late[L + 2] + row[w + 3] * late[L + 3]
     fresh += row[w + 4] * likelihood_of(clipped(receipt[SCORE], clip), lesson)
@@ -544,7 +552,13 @@ def lanes_exponents(
         says[HORIZON] = horizon_logit(row, horizon, late[PHI : PHI + SIZE])
     lane_logits(row, x, g, x0 - x1, says)
     exponents(says)
-    if row[TEMPER] != lesson.omega:  # L_k^(omega/T), by the logarithm
+    temper_lanes(row, x0, x1, lesson, horizon, late)
+
+
+@kernel
+def temper_lanes(row: Vector, x0: float, x1: float, lesson: Lesson, horizon: int, late: Vector) -> None:
+    """The exponents of L_k^(omega/T), from the logarithms."""
+    if row[TEMPER] != lesson.omega:
         s = lesson.omega / row[TEMPER]
         score = lesson.y * x0 + (1.0 - lesson.y) * x1 if lesson.is_share else x0 if lesson.y == 1.0 else x1
         top = 0.0
@@ -569,6 +583,15 @@ def lanes_now(row: Vector, f: float, horizon: int, late: Vector) -> float:
 
 
 @kernel
+def mixed(row: Vector, f: float, last: int, lesson: Lesson, receipt: Vector, late: Vector) -> float:
+    """What the lanes had given to an outcome, by their weights of now."""
+    fresh = row[WEIGHT + 4] * likelihood_of(f, lesson) + row[WEIGHT + 5] * likelihood_of(receipt[PAPER_LANE], lesson)
+    for k in range(KALMAN_LANES):
+        fresh += row[WEIGHT + k] * likelihood_of(receipt[LANE + k], lesson)
+    return fresh + row[last] * likelihood_of(late[ISSUED_HORIZON], lesson) if last > 0 else fresh
+
+
+@kernel
 def late_step(
     row: Vector, f: float, n: float, lag: float, lesson: Lesson, horizon: int, receipt: Vector, late: Vector
 ) -> None:
@@ -577,11 +600,11 @@ def late_step(
     What the lanes say now is put in `late`.
     """
     says, temper, omega = late[SAYS : SAYS + AT_ONCE], row[TEMPER], lesson.omega
-    sigmoids(says)
-    w6, parts, last = 0.0, 6.0, 0
+    parts, last = 6.0, 0
     if awake(row, horizon):
         parts, last = 7.0, horizon + HORIZON_WEIGHT
-        w6 = row[last]
+    if lag > 0.0 or last > 0:
+        sigmoids(says)
     l0, l1, l2, l3 = late[TEMPERED], late[TEMPERED + 1], late[TEMPERED + 2], late[TEMPERED + 3]
     l5, l6, l4 = late[TEMPERED + 4], late[TEMPERED + 5], late[TEMPERED + 6]
     if temper == omega:
@@ -591,8 +614,10 @@ def late_step(
         l6 = likelihood_of(late[ISSUED_HORIZON], lesson)
     w0, w1, w2 = row[WEIGHT] * l0, row[WEIGHT + 1] * l1, row[WEIGHT + 2] * l2
     w3, w4, w5 = row[WEIGHT + 3] * l3, row[WEIGHT + 4] * l4, row[WEIGHT + 5] * l5
-    w6 *= l6
+    w6 = row[last] * l6 if last > 0 else 0.0
     alpha, total = SHARE / n, w0 + w1 + w2 + w3 + w4 + w5 + w6
+    if omega > temper:
+        row[STALENESS] += lump(temper, total, late[LARGEST_LOG], ln(mixed(row, f, last, lesson, receipt, late)), omega)
     keep, gift = (1.0 - alpha) / total, alpha / parts
     row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2] = keep * w0 + gift, keep * w1 + gift, keep * w2 + gift
     row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5] = keep * w3 + gift, keep * w4 + gift, keep * w5 + gift
@@ -600,9 +625,6 @@ def late_step(
         row[last] = keep * w6 + gift
     if lag > 0.0:
         row[STALENESS] += omega * max(0.0, late[LANE_STALE])
-    if omega > temper:
-        fresh = late[LANE_STALE] + ln(likelihood_of(receipt[EXPERT], lesson))
-        row[STALENESS] += lump(temper, total, late[LARGEST_LOG], fresh, omega)
     if 1.0 + row[STALENESS] > LAZY * temper:
         flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
     if last > 0:

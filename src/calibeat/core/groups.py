@@ -45,7 +45,7 @@ from .limits import MOST_WEIGHT, Block, Limit, RowLimits, tempering
 from .limits import weights as weight_limits
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
-from .subset import blank, entry, kernel, large_kernel, prefetch, scratch
+from .subset import blank, entry, kernel, large_kernel, loop, prefetch, scratch
 from .weights import Lesson, Outcome, is_nothing, is_plain, likelihood_of, lump, note_event, one_event, pace, portion, spread
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
@@ -416,7 +416,7 @@ def settle_found(
         learn_weighted(spec, cells, row, t, asked, cell, lesson, words, receipt)
 
 
-@large_kernel
+@loop  # apart from those who never need it
 def learn_weighted(
     spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, words: Ints, receipt: Vector
 ) -> None:

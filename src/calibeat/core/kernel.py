@@ -19,14 +19,18 @@ from calibeat._util.types import Vector
 
 from .algebra import exps, lns, sigmoid, theta_dot, theta_start
 from .auto import (
+    LANE_LOGS,
     LATE,
     PHI,
+    SAYS,
     SPLINE_EXPONENTS,
     SPLINE_LOGS,
     Hindsight,
+    awake,
     clipped,
     inside,
     is_beginner,
+    lane_likelihoods,
     lanes_are_late,
     lanes_exponents,
     lanes_logarithms,
@@ -34,6 +38,7 @@ from .auto import (
     lanes_start,
     lanes_step,
     mix,
+    temper_lanes,
     weigh_evidence,
 )
 from .calibeating import KEEP, MOST_IMAGINED, SPLINE, TRACK, bin_of, hedge, track, tracking_start
@@ -54,8 +59,8 @@ from .learners import (
 )
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean
-from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late
-from .subset import blank, entry, kernel, large_kernel
+from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late, temper_splines
+from .subset import blank, entry, kernel, loop
 from .weights import Lesson, Outcome, is_nothing, is_plain, note_event, one_event, pace, scale_of_weights, spread
 
 
@@ -154,25 +159,40 @@ def settle(
     """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
     number of forecasts made so far -> its weight, as it was clipped."""
     if is_plain(row, outcome):
-        if not spec.draws:
-            note_event(row, spread(outcome.y, issued_or_expert(spec, asked, receipt)))
-        learn_lesson(spec, row, t, asked, cell, one_event(outcome.y), receipt)
-        return 1.0
-    if is_nothing(outcome):
-        return 0.0
+        return settle_plain(spec, row, t, asked, cell, outcome.y, receipt)
+    return settle_apart(spec, row, t, asked, cell, outcome, receipt)
+
+
+@kernel
+def settle_plain(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> float:
+    """`settle` for one event of weight 1, in a stream that never had another one."""
+    if not spec.draws:
+        note_event(row, spread(y, issued_or_expert(spec, asked, receipt)))
+    learn_lesson(spec, row, t, asked, cell, one_event(y), receipt)
+    return 1.0
+
+
+@loop  # apart from those who never need it
+def settle_apart(
+    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector
+) -> float:
+    """`settle` in a stream whose outcomes have weights."""
+    if is_auto(spec):
+        return settle_weighted(as_auto(spec), row, t, asked, cell, outcome, receipt)
     return settle_weighted(spec, row, t, asked, cell, outcome, receipt)
 
 
-@large_kernel
+@kernel
 def settle_weighted(
     spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector
 ) -> float:
-    """`settle` where outcomes have weights."""
+    """The same, for loops in which all outcomes have weights."""
+    if is_nothing(outcome):
+        return 0.0
+    if is_plain(row, outcome):
+        return settle_plain(spec, row, t, asked, cell, outcome.y, receipt)
     lesson = pace(row, outcome, spread(outcome.y, issued_or_expert(spec, asked, receipt)))
-    if is_auto(spec):
-        learn_lesson(as_auto(spec), row, t, asked, cell, lesson, receipt)
-    else:
-        learn_lesson(spec, row, t, asked, cell, lesson, receipt)
+    learn_lesson(spec, row, t, asked, cell, lesson, receipt)
     return lesson.weight
 
 
@@ -204,9 +224,21 @@ def look_back(
     """
     n, x0, x1, beginner, around = row[N] + 1.0, asked.x0, asked.x1, False, m
     weighted = lesson.omega != 1.0 or lesson.is_share
+    is_late = spec.mixes and n - 1.0 > receipt[SEEN]
     lanes = spec.mixes and spec.learner == LANES and (weighted or lanes_are_late(row, n, spec.horizon, receipt))
     splines = spec.mixes and spec.calibeater == SPLINE and (weighted or splines_are_late(row, spec.cells, n, receipt))
-    if lanes or splines:
+    if weighted and not is_late and not awake(row, spec.horizon):  # what was issued is what all say now
+        if splines:
+            spline_logarithms(row, spec.cells, lesson, m, receipt, late)
+        if lanes:
+            lane_likelihoods(lesson, receipt, late)
+        lns(late[SPLINE_LOGS : LANE_LOGS + 5])
+        if splines:
+            temper_splines(row, spec.cells, lesson.omega, late)
+        if lanes:
+            temper_lanes(row, x0, x1, lesson, spec.horizon, late)
+        exps(late[SPLINE_EXPONENTS + 2 : SAYS])
+    elif lanes or splines:
         if splines:
             spline_logarithms(row, spec.cells, lesson, m, receipt, late)
         if lanes:

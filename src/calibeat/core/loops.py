@@ -28,7 +28,7 @@ from .groups import (
     settle_found,
     settle_grouped,
 )
-from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, play, settle
+from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, play, settle, settle_weighted
 from .layout import N, Spec
 from .learners import ONS_STEP
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
@@ -238,7 +238,10 @@ def run_grouped_late(
 def run_weighted(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, and outcomes with weights."""
     many, grouped, delayed = len(streams.slots) > 0, cells.columns > 0, late.begin >= 0
-    event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, True)
+    if is_auto(spec) and not many and not grouped and not delayed:
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, True)
+    else:
+        event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, True)
 
 
 @loop
@@ -340,9 +343,12 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 if grouped:
                     settle_found(spec, cells, row, now, asked, played.cell, outcome, words, receipt)
                 else:
-                    weight = settle(spec, row, now, asked, played.cell, outcome, receipt)
-                    if weighted and len(batch.learnt) > 0:
-                        batch.learnt[i] = weight
+                    if weighted:
+                        weight = settle_weighted(spec, row, now, asked, played.cell, outcome, receipt)
+                        if len(batch.learnt) > 0:
+                            batch.learnt[i] = weight
+                    else:
+                        settle(spec, row, now, asked, played.cell, outcome, receipt)
                 if stats > 0:
                     add_losses(row, stats, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:

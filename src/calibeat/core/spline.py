@@ -219,9 +219,15 @@ def spline_exponents(
 ) -> None:
     """What they need exponentials of."""
     c, d = shifts(row, clip, clipped(receipt[SCORE], clip), x, cells, m)
+    late[SPLINE_EXPONENTS], late[SPLINE_EXPONENTS + 1] = c, d
+    temper_splines(row, cells, omega, late)
+
+
+@kernel
+def temper_splines(row: Vector, cells: int, omega: float, late: Vector) -> None:
+    """The exponents of L_k^(omega/T), from the logarithms; of a lump those of L_k over the largest."""
     E, temper = SPLINE_EXPONENTS, row[cells + SPLINE_TEMPER]
-    late[E], late[E + 1] = c, d
-    if temper != omega:  # L_k^(omega/T), by the logarithm; of a lump over the largest
+    if temper != omega:
         top = largest_log(late) if omega > temper else 0.0
         for k in range(3):
             late[E + 2 + k] = (omega / temper) * (late[SPLINE_LOGS + k] - top)
@@ -255,9 +261,11 @@ def spline_step(
         if temper != lesson.omega:
             l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
         if lesson.omega > temper:
-            weight, fresh = cells + SPLINE_WEIGHT, late[SPLINE_LOGS + 3] + ln(likelihood_of(receipt[FORECAST], lesson))
+            weight = cells + SPLINE_WEIGHT
+            fresh = row[weight] * likelihood_of(m, lesson) + row[weight + 1] * likelihood_of(receipt[SCORE_SPLINE], lesson)
+            fresh += row[weight + 2] * likelihood_of(receipt[EXPERT_SPLINE], lesson)
             total = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
-            stale += lump(temper, total, largest_log(late), fresh, lesson.omega)
+            stale += lump(temper, total, largest_log(late), ln(fresh), lesson.omega)
     weigh_splines(row, cells, n, l0, l1, l2, stale)
     if lesson.omega == 1.0:
         move_splines(row, clip, f, x, cells, b, s, r, lesson.y, 1.0)
@@ -281,7 +289,7 @@ def move_splines(
     move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y, part)
 
 
-@large_kernel
+@kernel
 def move_splines_by_portions(
     row: Vector, clip: float, f: float, x: float, cells: int, b: float, s: float, r: float, lesson: Lesson
 ) -> None:

@@ -97,7 +97,7 @@ def note_event(row: Vector, v: float) -> None:
     row[SUM] += v
 
 
-@large_kernel
+@kernel
 def pace(row: Vector, outcome: Outcome, v: float) -> Lesson:
     """Add an outcome to the sums -> what is to be learnt of it."""
     y, w, trials, n = outcome.y, outcome.weight, outcome.trials, row[N]
@@ -106,11 +106,11 @@ def pace(row: Vector, outcome: Outcome, v: float) -> Lesson:
         row[TOTAL] = row[SQUARES] = n
     turn_block(row)
     before, squared = row[SUM] + row[SUM_BEFORE], row[SUM_SQUARED] + row[SUM_SQUARED_BEFORE]
-    if squared > 0.0:
-        kappa = before / squared
-        most = MOST_SURPRISE * max(1.0, math.sqrt(before * kappa / (trials * v))) / kappa
-        if w > most:
-            w = most
+    if w * before > MOST_SURPRISE * squared:  # no smaller weight is ever clipped
+        kappa = before / squared if squared > 0.0 else 0.0
+        most = MOST_SURPRISE * max(1.0, math.sqrt(before * kappa / (trials * v)))
+        if w * kappa > most:
+            w = most / kappa
             row[CLIPPED] += 1.0
     row[SUM] += w * v * trials
     row[SUM_SQUARED] += w * w * v * trials
