@@ -21,6 +21,8 @@ from calibeat.errors import InvalidInput
 from .columns import Column, read_column, to_matrix
 from .types import Flags, Ints, Vector
 
+HEAVIEST = 1e12  # the largest weight: sums of them, and of their squares, stay exact enough
+
 # Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
 SMALLEST, LARGEST = 1e-10, 1e10
 
@@ -91,6 +93,23 @@ def check_outcome(outcome: Any) -> float:
     raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}")
 
 
+def check_weight(weight: Any) -> float:
+    """A finite number from 0 to 1e12 as a Python float: how many events one outcome stands for."""
+    if type(weight) is not float:
+        if not _is_number(weight):
+            got = f"{type(weight).__name__} {shown(weight)}"
+            raise InvalidInput(f"weight must be a finite number >= 0, got {got}")
+        weight = _float(weight)
+    if not 0.0 <= weight <= HEAVIEST:
+        raise InvalidInput(f"weight must be {_wanted_weight(weight)}, got {weight!r}")
+    return weight
+
+
+def _wanted_weight(weight: float) -> str:
+    """What a weight must be, in the words that fit one that is refused."""
+    return f"a finite number in [0, {HEAVIEST:g}]" if HEAVIEST < weight < math.inf else "a finite number >= 0"
+
+
 # ---- arrays ------------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +154,37 @@ def check_outcomes(outcomes: Any, needed: Flags | None = None, *, optional: bool
         raise InvalidInput(f"outcome must be 0 or 1, got {_got(column, array, row)} - at row {row}")
     if optional and known is not None and len(known) == len(array):
         array = np.where(known, array, math.nan)
+    return array
+
+
+def check_weights(weights: Any, count: int | None) -> Vector:
+    """A one-dimensional array of finite numbers from 0 to 1e12; names the first bad row.
+
+    There must be one for each of `count` events; None is any number of them.
+
+    >>> check_weights([1, 20.0], 2)
+    array([ 1., 20.])
+    """
+    column = read_column("weights", weights, hint=_hint_for_others)
+    check_lengths(events=len(column) if count is None else count, weights=len(column))
+    array = _numbers(column, "weight", "a finite number >= 0")
+    bad = ~((array >= 0.0) & (array <= HEAVIEST))
+    if bad.any():
+        row = int(bad.argmax())
+        wanted, got = _wanted_weight(float(array[row])), _got(column, array, row)
+        raise InvalidInput(f"weight must be {wanted}, got {got} - at row {row}")
+    return array
+
+
+def check_values(values: Any) -> Vector:
+    """A one-dimensional array of finite numbers; names the first bad row."""
+    column = read_column("values", values, hint=_hint_for_others)
+    check_lengths(values=len(column))
+    array = _numbers(column, "value", "a finite number")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(f"value must be a finite number, got {_got(column, array, row)} - at row {row}")
     return array
 
 
