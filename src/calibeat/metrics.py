@@ -8,9 +8,9 @@ outcome y_b. All sums run over the bins that are not empty.
 >>> round(metrics.calibration_error(y, p), 3), round(metrics.brier_score(y, p), 4)
 (0.2, 0.0425)
 
-Every function of events takes `sample_weight`, a number for each event: how many events it stands for, such as
-1 / (the probability that its outcome was recorded). Means are then sum w l / sum w, and bins add up weights. Only ratios
-matter, except in `regret`, which is a sum. Events of weight 0 are left out. A few heavy events make a mean less certain:
+Every function of events takes `sample_weight`, a number for each event: how many events it stands for, such as 1 / (the
+probability that its outcome was recorded). Means are then sum w l / sum w, and bins add up weights. Only ratios matter,
+except in `regret`, which is a sum. Events of weight 0 are left out. A few heavy events make a mean less certain:
 `effective_number` and `mean_with_error` show by how much.
 
 Every function raises `InvalidInput` if an array is empty, ragged or of another length than its partner, if a value is
