@@ -108,7 +108,7 @@ def reliability_curve(
     weight, sum_p, sum_y = _binned(y, p, m, w)
     b = _bins(p, m)
     count = np.bincount(b, minlength=m).astype(np.int64)
-    effective = weight
+    effective = weight.copy()
     if w is not None:
         unit = _of_size_one(w)
         sums, squares = (np.bincount(b, values, minlength=m) for values in (unit, unit * unit))

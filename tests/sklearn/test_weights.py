@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import sklearn
-from classifiers import Sure, events
+from classifiers import Said, Sure, events
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import UnsetMetadataPassedError
@@ -182,6 +182,22 @@ def test_the_range_of_votes_is_a_weighted_share() -> None:
     weights = np.where(outcomes == 1, 1.0, 20.0)
     low, high = score_range(p, outcomes, weights)
     assert low == pytest.approx((2 * 122 / 2402 + 1) / (122**2 / 2402 + 2)) and high == pytest.approx(0.9)
+
+
+class Votes(Said):
+    """One that says 0 or 1 of most rows."""
+
+    def predict_proba(self, X: Any) -> Any:
+        p = np.clip(np.round(0.5 + np.asarray(X)[:, 0], 1), 0.0, 1.0)
+        return np.column_stack([1 - p, p])
+
+
+def test_the_range_of_a_model_that_votes_is_measured_with_the_weights() -> None:
+    X, y, w = weighted()
+    base = FrozenEstimator(Votes().fit(X, y))
+    model = OnlineCalibratedClassifier(base).fit(X, y, sample_weight=w)
+    p, outcomes = base.predict_proba(X)[:, 1], (y == "yes").astype(float)
+    assert model.score_range_ == score_range(p, outcomes, w) != score_range(p, outcomes)
 
 
 # ---- the base ------------------------------------------------------------------------------------------------------
