@@ -48,7 +48,7 @@ def test_log_loss_of_extreme_forecasts() -> None:
 
 
 def test_reliability_curve_of_an_empty_bin() -> None:
-    mean_forecast, mean_outcome, count = metrics.reliability_curve([1, 1], [0.9, 0.9], bins=2)
+    mean_forecast, mean_outcome, count, *_ = metrics.reliability_curve([1, 1], [0.9, 0.9], bins=2)
     assert mean_forecast.tolist() == [0.25, 0.9]
     assert math.isnan(mean_outcome[0])
     assert mean_outcome[1] == 1.0

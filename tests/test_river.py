@@ -227,6 +227,91 @@ def test_clone_pickle_and_mutate() -> None:
     assert fresh.labels == ("no", "yes") and fresh.calibrator.method == OPS and fresh.calibrator.outcomes == 0
 
 
+# ---- weights -----------------------------------------------------------------------------------------------------
+
+
+def weighted(n: int = 300) -> tuple[list[float], list[bool], list[float]]:
+    rng = np.random.default_rng(6)
+    scores = rng.random(n)
+    return scores.tolist(), (rng.random(n) < scores**2).tolist(), np.exp(rng.normal(size=n)).tolist()
+
+
+class Weighed(Recorder):
+    """A model that notes the weights."""
+
+    def learn_one(self, x: dict[Any, Any], y: Any, w: float = 1.0) -> None:  # noqa: ARG002 - river's signature
+        self.log.append(f"taught {w}")
+
+
+@pytest.mark.parametrize("method", [AUTO, OPS, TOPS])
+def test_weights_are_those_of_a_calibrator(method: Any) -> None:
+    scores, outcomes, w = weighted()
+    model, said = OnlineCalibrated(Weighed(), method), []
+    for score, outcome, weight in zip(scores, outcomes, w, strict=True):
+        said.append(model.predict_proba_one({"p": score})[True])
+        model.learn_one({"p": score}, outcome, w=weight)
+    assert np.array_equal(said, Calibrator(method).run(scores, outcomes, weights=w))
+    assert not np.array_equal(said, Calibrator(method).run(scores, outcomes))
+    assert model.model.log[-1] == f"taught {w[-1]}"  # the model learns with it too
+
+
+def test_weights_of_late_labels_and_of_many_classes() -> None:
+    scores, outcomes, w = weighted(100)
+    model, twin, receipts = OnlineCalibrated(Weighed(), remember=200), Calibrator(), []
+    for i, score in enumerate(scores):
+        model.predict_proba_one({"p": score, "id": i})
+        receipts.append(twin.predict(score))
+    for i, score in enumerate(scores):
+        model.learn_one({"p": score, "id": i}, outcomes[i], w=w[i])
+        twin.update(receipts[i], int(outcomes[i]), w[i])
+    assert model.calibrator.peek(0.3) == twin.peek(0.3)
+    many = OnlineCalibrated(linear_model.SoftmaxRegression(), labels=("a", "b", "c"))
+    said = r"learn_one of SoftmaxRegression takes no w: the model learns without the weights, and only the calibration"
+    with pytest.warns(UserWarning, match=said):
+        many.learn_one({"x": 1.0}, "b", w=3.0)
+    assert many.calibrator.outcomes == 1
+
+
+def test_a_weight_of_1_is_no_weight_and_one_of_0_teaches_nothing() -> None:
+    scores, outcomes, _ = weighted(50)
+    plain, ones = OnlineCalibrated(Recorder()), OnlineCalibrated(Recorder())  # which takes no w, and need not
+    for score, outcome in zip(scores, outcomes, strict=True):
+        plain.learn_one({"p": score}, outcome)
+        ones.learn_one({"p": score}, outcome, w=1)
+    assert plain.calibrator.peek(0.4) == ones.calibrator.peek(0.4)
+    model = OnlineCalibrated(Weighed())
+    for score, outcome in zip(scores, outcomes, strict=True):
+        model.learn_one({"p": score}, outcome)
+    before = model.calibrator.peek(0.4)
+    model.learn_one({"p": 0.7}, False, w=0.0)
+    assert model.calibrator.peek(0.4) == before and model.model.log[-1] == "taught 0.0"
+
+
+def test_weights_of_a_stream_reach_the_model_behind_a_pipeline() -> None:
+    stream = [(x, y, {"w": 20.0 if y else 1.0}) for x, y in datasets.Phishing().take(200)]
+    base_model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    model, twin = OnlineCalibrated(base_model), base_model.clone()
+    evaluate.progressive_val_score([(x, y, dict(more)) for x, y, more in stream], model, Brier())
+    for x, y, more in stream:
+        twin.predict_proba_one(x)
+        twin.learn_one(x, y, **more)
+    assert model.calibrator.outcomes == 200
+    assert model.model["LogisticRegression"].weights == pytest.approx(twin["LogisticRegression"].weights)
+    outer = preprocessing.StandardScaler() | OnlineCalibrated(linear_model.LogisticRegression())
+    with pytest.warns(UserWarning, match="GaussianNB takes no w"):
+        OnlineCalibrated(preprocessing.StandardScaler() | naive_bayes.GaussianNB()).learn_one({"x": 1.0}, True, w=2.0)
+    outer.learn_one({"x": 1.0}, True, w=20.0)
+    assert outer["OnlineCalibrated"].calibrator.outcomes == 1
+
+
+@pytest.mark.parametrize("method", [HOPS, "gauto"])
+def test_a_method_without_weights_refuses_before_anybody_has_learnt(method: Any) -> None:
+    model = OnlineCalibrated(Weighed(), method)
+    with pytest.raises(InvalidInput, match="weight"):
+        model.learn_one({"p": 0.7}, True, w=2.0)
+    assert "taught 2.0" not in model.model.log and model.calibrator.events == 0
+
+
 # ---- the metrics -------------------------------------------------------------------------------------------------
 
 
@@ -342,7 +427,11 @@ def test_what_is_refused() -> None:
         ),
         (ValueError, "got 2 .* name all of them if there are more", lambda: model.learn_one(x, 2)),
         (ValueError, "got None", lambda: model.learn_one(x, None)),
-        (ValueError, "takes no sample weights", lambda: model.learn_one(x, True, w=2.0)),
+        (ValueError, "weight must be a finite number >= 0, got -1.0", lambda: model.learn_one(x, True, w=-1.0)),
+        (ValueError, "weight must be a finite number >= 0, got nan", lambda: model.learn_one(x, True, w=math.nan)),
+        (ValueError, "weight must be a finite number >= 0, got bool", lambda: model.learn_one(x, True, w=True)),
+        (ValueError, "weight must be a finite number >= 0, got str", lambda: model.learn_one(x, True, w="2")),
+        (ValueError, "sample_weight must be given as w", lambda: model.learn_one(x, True, sample_weight=2.0)),
         (
             ValueError,
             "must have predict_proba_one, got LinearRegression",
@@ -367,12 +456,6 @@ def test_what_is_refused() -> None:
             work()
     assert model.calibrator.outcomes == 0
     assert OnlineCalibrated(Holes()).predict_proba_one({"p": 1.0 + 1e-9})[True] > 0.99
-
-
-def test_weights_of_a_stream_are_refused_not_forgotten() -> None:
-    weighted = ((x, y, {"w": 2.0}) for x, y in datasets.Phishing().take(5))
-    with pytest.raises(ValueError, match="takes no sample weights"):
-        evaluate.progressive_val_score(weighted, OnlineCalibrated(linear_model.LogisticRegression()), Brier())
 
 
 def test_without_river(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,11 @@ outcome y_b. All sums run over the bins that are not empty.
 >>> round(metrics.calibration_error(y, p), 3), round(metrics.brier_score(y, p), 4)
 (0.2, 0.0425)
 
+Every function of events takes `sample_weight`, a number for each event: how many events it stands for, such as 1 / (the
+probability that its outcome was recorded). Means are then sum w l / sum w, and bins add up weights. Only ratios matter,
+except in `regret`, which is a sum. Events of weight 0 are left out. A few heavy events make a mean less certain:
+`effective_number` and `mean_with_error` show by how much.
+
 Every function raises `InvalidInput` if an array is empty, ragged or of another length than its partner, if a value is
 not what it must be (the message names the first bad row), or if a parameter is out of its range.
 """
@@ -29,6 +34,8 @@ from calibeat._util.check import (
     check_outcomes,
     check_scale,
     check_scores,
+    check_values,
+    check_weights,
     check_whole,
 )
 from calibeat._util.columns import to_matrix
@@ -66,31 +73,56 @@ def __dir__() -> list[str]:
 
 
 class ReliabilityCurve(NamedTuple):
-    """One number per bin: `mean_forecast` (the mid-point where empty), `mean_outcome` (NaN where empty), `count`."""
+    """One number per bin: `mean_forecast` (the mid-point where empty), `mean_outcome` (NaN where empty), `count`.
+
+    `weight` is the sum of the weights. `effective` is the effective number of events, which `wilson` takes. Without
+    weights both equal `count`.
+    """
 
     mean_forecast: Vector
     mean_outcome: Vector
     count: npt.NDArray[np.int64]  # type: ignore[assignment]  # the tuple's own count() is of no use here
+    weight: Vector
+    effective: Vector
 
 
-def reliability_curve(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> ReliabilityCurve:
+def reliability_curve(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, *, sample_weight: Any = None
+) -> ReliabilityCurve:
     """Mean forecast, mean outcome and count of each bin: the numbers behind a reliability diagram.
 
     >>> from calibeat import metrics
-    >>> metrics.reliability_curve([0, 1, 1], [0.2, 0.7, 0.8], bins=2)
-    ReliabilityCurve(mean_forecast=array([0.2 , 0.75]), mean_outcome=array([0., 1.]), count=array([1, 2]))
+    >>> curve = metrics.reliability_curve([0, 1, 1], [0.2, 0.7, 0.8], bins=2)
+    >>> curve.mean_forecast, curve.mean_outcome, curve.count
+    (array([0.2 , 0.75]), array([0., 1.]), array([1, 2]))
+
+    With weights, an interval for each bin takes the effective numbers:
+
+    >>> curve = metrics.reliability_curve([0, 1, 1], [0.2, 0.7, 0.8], bins=2, sample_weight=[20, 1, 3])
+    >>> curve.weight.tolist(), curve.effective.tolist()
+    ([20.0, 4.0], [1.0, 1.6])
+    >>> low, high = metrics.wilson(curve.mean_outcome, curve.effective)
     """
-    y, p = _pair(outcomes, forecasts)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
     m = check_whole("bins", bins, 1, 10**7)
-    count, sum_p, sum_y = _binned(y, p, m)
+    weight, sum_p, sum_y = _binned(y, p, m, w)
+    b = _bins(p, m)
+    count = np.bincount(b, minlength=m).astype(np.int64)
+    effective = weight.copy()
+    if w is not None:
+        unit = _of_size_one(w)
+        sums, squares = (np.bincount(b, values, minlength=m) for values in (unit, unit * unit))
+        effective = sums * sums / np.where(count == 0, 1.0, squares)
     empty = count == 0
-    divisor = np.where(empty, 1, count)
+    divisor = np.where(empty, 1.0, weight)
     middle = (np.arange(m) + 0.5) / m
-    return ReliabilityCurve(np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count)
+    return ReliabilityCurve(
+        np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count, weight, effective
+    )
 
 
 def confidence_reliability_curve(
-    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None
+    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None, sample_weight: Any = None
 ) -> ReliabilityCurve:
     """The reliability curve of the top class: mean confidence, share of hits and count of each bin of confidence.
 
@@ -98,6 +130,7 @@ def confidence_reliability_curve(
     ----------
     labels : column numbers, or labels of `classes`.
     forecasts : an (n, K) matrix of probabilities.
+    sample_weight : one weight for each event.
 
     >>> from calibeat import metrics
     >>> curve = metrics.confidence_reliability_curve([0, 2], [[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]], bins=2)
@@ -105,50 +138,57 @@ def confidence_reliability_curve(
     (np.float64(0.75), np.float64(0.5), np.int64(2))
     """
     hits, confidence, _ = top_label(labels, forecasts, classes=classes)
-    return reliability_curve(hits, np.minimum(confidence, 1.0), bins)
+    return reliability_curve(hits, np.minimum(confidence, 1.0), bins, sample_weight=sample_weight)
 
 
-def calibration_error(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, norm: str = "l1") -> float:
+def calibration_error(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, norm: str = "l1", *, sample_weight: Any = None
+) -> float:
     r"""How far the mean forecast of a bin is from its mean outcome: the paper's CE.
 
     l1 (the paper): (1/T) sum_b N_b |p_b - y_b|;  l2: sqrt((1/T) sum_b N_b (p_b - y_b)^2);  max: max_b |p_b - y_b|.
+    With weights N_b and T are sums of weights, p_b and y_b weighted means.
 
     >>> from calibeat import metrics
     >>> metrics.calibration_error([1, 1, 0, 0], [0.5, 0.5, 0.5, 0.5])
     0.0
+    >>> metrics.calibration_error([1, 1, 0], [0.5, 0.5, 0.5], sample_weight=[1, 1, 2])     # half of the zeros
+    0.0
     """
-    y, p = _pair(outcomes, forecasts)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
     norm = check_choice("norm", norm, ("l1", "l2", "max"))
-    count, sum_p, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
+    weight, sum_p, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7), w)
     if norm == "l1":
-        return float(of_bins(count, sum_p, sum_y).calibration_error)
-    used = count > 0
-    gap = np.abs(sum_p - sum_y)[used] / count[used]
+        return float(of_bins(weight, sum_p, sum_y).calibration_error)
+    used = weight > 0
+    gap = np.abs(sum_p - sum_y)[used] / weight[used]
     if norm == "l2":
-        return math.sqrt(float((count[used] * gap * gap).sum()) / len(y))
+        return math.sqrt(float((weight[used] * gap * gap).sum()) / _total(y, w))
     return float(gap.max())
 
 
-def sharpness(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> float:
+def sharpness(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, *, sample_weight: Any = None) -> float:
     r"""SHP = (1/T) sum_b N_b y_b^2: how well the bins tell ones from zeros; higher is better.
 
     >>> from calibeat import metrics
     >>> metrics.sharpness([0, 1], [0.0, 1.0]), metrics.sharpness([0, 1], [0.5, 0.5])
     (0.5, 0.25)
     """
-    y, p = _pair(outcomes, forecasts)
-    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7))).sharpness)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
+    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7), w)).sharpness)
 
 
-def refinement(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> float:
+def refinement(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, *, sample_weight: Any = None
+) -> float:
     r"""R = (1/T) sum_b N_b y_b (1 - y_b) = mean(y) - SHP: what is left unexplained inside the bins; lower is better.
 
     >>> from calibeat import metrics
     >>> metrics.refinement([0, 1], [0.5, 0.5])
     0.25
     """
-    y, p = _pair(outcomes, forecasts)
-    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7))).refinement)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
+    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7), w)).refinement)
 
 
 class OfBins(NamedTuple):
@@ -162,7 +202,8 @@ class OfBins(NamedTuple):
 def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) -> OfBins:
     """Calibration error (l1), sharpness and refinement from count, sum of forecasts and sum of outcomes of each bin.
 
-    The bins are along the last axis. Use it where the bins have been tallied already.
+    The bins are along the last axis. Use it where the bins have been tallied already. With weights, `count` is
+    the sum of the weights of each bin, and the sums are of weights times forecasts and outcomes.
 
     >>> from calibeat import metrics
     >>> found = metrics.of_bins([2, 0, 2], [0.5, 0.0, 1.5], [0, 0, 2])
@@ -185,7 +226,13 @@ def calibration_error_of_gaps(gaps: npt.ArrayLike, count: npt.ArrayLike) -> Any:
     return np.abs(np.asarray(gaps)).sum(axis=-1) / count
 
 
-def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: Sequence[Any] | None = None) -> float:
+def brier_score(
+    outcomes: npt.ArrayLike,
+    forecasts: npt.ArrayLike,
+    *,
+    classes: Sequence[Any] | None = None,
+    sample_weight: Any = None,
+) -> float:
     r"""(1/T) sum_t (y_t - p_t)^2.
 
     For many classes (labels, and an (n, K) matrix of forecasts) summed over the classes: between 0 and 2, and twice
@@ -194,16 +241,23 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: S
     >>> from calibeat import metrics
     >>> metrics.brier_score([1, 0], [0.5, 0.5]), metrics.brier_score([1, 0], [[0.5, 0.5], [0.5, 0.5]])
     (0.25, 0.5)
+    >>> metrics.brier_score([1, 0], [0.5, 0.0], sample_weight=[1, 3])
+    0.0625
     """
     if _is_matrix(forecasts):
-        labels, P = check_labelled(outcomes, forecasts, classes)
-        return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(labels)), labels]).mean())
-    y, p = _pair(outcomes, forecasts)
-    return float(np.mean((y - p) ** 2))
+        labels, P, w = _labelled(outcomes, forecasts, classes, sample_weight)
+        return _mean((P**2).sum(axis=1), w) + _mean(1.0 - 2.0 * P[np.arange(len(labels)), labels], w)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
+    return _mean((y - p) ** 2, w)
 
 
 def log_loss(
-    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.0, *, classes: Sequence[Any] | None = None
+    outcomes: npt.ArrayLike,
+    forecasts: npt.ArrayLike,
+    clip: float = 0.0,
+    *,
+    classes: Sequence[Any] | None = None,
+    sample_weight: Any = None,
 ) -> float:
     r"""(1/T) sum_t -y_t log p_t - (1 - y_t) log(1 - p_t), exact for any forecast.
 
@@ -222,50 +276,105 @@ def log_loss(
     1.039721
     """
     if _is_matrix(forecasts):
-        labels, P = check_labelled(outcomes, forecasts, classes)
+        labels, P, w = _labelled(outcomes, forecasts, classes, sample_weight)
         with np.errstate(divide="ignore"):
             losses = -np.log(np.maximum(P[np.arange(len(labels)), labels], check_interval("clip", clip, 0.0, 0.499)))
-        return float(losses.mean())
-    y, p = _pair(outcomes, forecasts)
+        return _mean(losses, w)
+    y, p, w = _events(outcomes, forecasts, sample_weight)
     clip = check_interval("clip", clip, 0.0, 0.499)
-    return float(_losses(y, p, clip).mean())
+    return _mean(_losses(y, p, clip), w)
 
 
-def accuracy(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5) -> float:
+def accuracy(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5, *, sample_weight: Any = None
+) -> float:
     """The share of events where "forecast >= threshold" agrees with the outcome.
 
     >>> from calibeat import metrics
     >>> metrics.accuracy([1, 0, 1, 1], [0.9, 0.2, 0.4, 0.5])
     0.75
     """
-    y, p = _pair(outcomes, forecasts)
-    return float(np.mean((p >= check_interval("threshold", threshold, 0.0, 1.0)) == (y == 1.0)))
+    y, p, w = _events(outcomes, forecasts, sample_weight)
+    return _mean(((p >= check_interval("threshold", threshold, 0.0, 1.0)) == (y == 1.0)).astype(np.float64), w)
+
+
+# ---- how certain a mean is --------------------------------------------------------------------------------------
+
+
+class MeanWithError(NamedTuple):
+    """A `mean`, its standard `error`, and the `effective` number of events behind it."""
+
+    mean: float
+    error: float
+    effective: float
+
+
+def mean_with_error(values: npt.ArrayLike, *, sample_weight: Any = None) -> MeanWithError:
+    r"""The mean of a number of each event, such as its loss: sum w l / sum w, with its standard error.
+
+    The error is sqrt(sum w^2 (l - mean)^2) / sum w: an outcome of weight 20 is one piece of news, and its luck counts
+    twenty times. It takes events to be independent.
+
+    >>> import numpy as np
+    >>> from calibeat import metrics
+    >>> y, p = np.array([1, 0, 0, 1]), np.array([0.9, 0.2, 0.1, 0.6])
+    >>> found = metrics.mean_with_error((y - p) ** 2, sample_weight=[1, 20, 20, 1])
+    >>> round(found.mean, 3), round(found.error, 3), round(found.effective, 1)
+    (0.028, 0.011, 2.2)
+    """
+    x = check_values(values)
+    w = _weights(sample_weight, len(x))
+    if w is None:
+        mean = _mean(x, None)
+        return MeanWithError(mean, math.sqrt(float(((x - mean) ** 2).sum())) / len(x), float(len(x)))
+    (x,), w = _seen(w, x)
+    unit = _of_size_one(w)
+    mean = _mean(x, unit)
+    error = math.sqrt(float(((unit * (x - mean)) ** 2).sum())) / float(unit.sum())
+    return MeanWithError(mean, error, effective_number(w))
+
+
+def effective_number(sample_weight: npt.ArrayLike) -> float:
+    r"""(sum w)^2 / sum w^2: how many events of equal weight would make a mean as certain (Kish).
+
+    >>> from calibeat import metrics
+    >>> metrics.effective_number([1, 1, 1, 1]), round(metrics.effective_number([20, 1, 1, 1]), 2)
+    (4.0, 1.31)
+
+    References: Kish (1965), Survey Sampling.
+    """
+    w = _of_size_one(_some_weights(sample_weight, None))
+    return float(w.sum()) ** 2 / float((w * w).sum())
 
 
 # ---- against what is known only of synthetic data ---------------------------------------------------------------
 
 
-def true_calibration_error(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
+def true_calibration_error(
+    probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, *, sample_weight: Any = None
+) -> float:
     r"""(1/T) sum_t |p_t - Pr(Y_t = 1 | x_t)|, where the true probabilities are known (the paper's Section 1).
 
     >>> from calibeat import metrics
     >>> round(metrics.true_calibration_error([0.1, 0.9], [0.2, 0.9]), 3)
     0.05
     """
-    truth, p = _truth(probabilities, forecasts)
-    return float(np.abs(p - truth).mean())
+    truth, p, w = _truth(probabilities, forecasts, sample_weight)
+    return _mean(np.abs(p - truth), w)
 
 
-def true_accuracy(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5) -> float:
+def true_accuracy(
+    probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5, *, sample_weight: Any = None
+) -> float:
     """The expected accuracy of "forecast >= threshold", where the true probabilities are known.
 
     >>> from calibeat import metrics
     >>> metrics.true_accuracy([0.1, 0.9], [0.2, 0.9])
     0.9
     """
-    truth, p = _truth(probabilities, forecasts)
+    truth, p, w = _truth(probabilities, forecasts, sample_weight)
     positive = p >= check_interval("threshold", threshold, 0.0, 1.0)
-    return float(np.where(positive, truth, 1.0 - truth).mean())
+    return _mean(np.where(positive, truth, 1.0 - truth), w)
 
 
 # ---- regret -----------------------------------------------------------------------------------------------------
@@ -277,8 +386,12 @@ def regret(
     outcomes: npt.ArrayLike,
     forecasts: npt.ArrayLike,
     radius: float = 100.0,
+    *,
+    sample_weight: Any = None,
 ) -> float:
     r"""R_T = sum_t l(p_t, y_t) - min over |theta| <= B of sum_t l(sigmoid(theta . x_t), y_t).
+
+    With weights both sums are of w_t l: the regret of the events that the weights stand for.
 
     Parameters
     ----------
@@ -298,13 +411,23 @@ def regret(
     True
     """
     y, p = _pair(outcomes, forecasts)
-    theta = best_parameters(method_or_features, scores, outcomes, radius)
+    w = _weights(sample_weight, len(y))
+    theta = best_parameters(method_or_features, scores, outcomes, radius, sample_weight=sample_weight)
     z = _design(_scaling(method_or_features), check_scores(scores)) @ np.array(theta)
-    return float(_losses(y, p).sum() - np.logaddexp(0.0, np.where(y == 1.0, -z, z)).sum())
+    losses, least = _losses(y, p), np.logaddexp(0.0, np.where(y == 1.0, -z, z))
+    if w is not None:
+        (losses, least), w = _seen(w, losses, least)
+        losses, least = w * losses, w * least
+    return float(losses.sum() - least.sum())
 
 
 def best_parameters(
-    method_or_features: Method | Scaling | str, scores: npt.ArrayLike, outcomes: npt.ArrayLike, radius: float = 100.0
+    method_or_features: Method | Scaling | str,
+    scores: npt.ArrayLike,
+    outcomes: npt.ArrayLike,
+    radius: float = 100.0,
+    *,
+    sample_weight: Any = None,
 ) -> tuple[float, ...]:
     """The parameters of the ball |theta| <= radius with the least log-loss in hindsight.
 
@@ -316,11 +439,16 @@ def best_parameters(
     family = _scaling(method_or_features)
     f, y = check_scores(scores), check_outcomes(outcomes)
     check_lengths(scores=len(f), outcomes=len(y))
+    w = _weights(sample_weight, len(y))
+    weights = np.empty(0)
+    if w is not None:
+        (f, y), w = _seen(w, f, y)
+        weights = _of_size_one(w)
     radius = check_scale("radius", radius)
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
-    return tuple(fit(d, x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+    return tuple(fit(d, x0, x1, y, weights, 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
 
 
 def _design(family: Scaling, scores: Vector) -> Vector:
@@ -352,17 +480,84 @@ def _pair(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vector, Ve
     return y, p
 
 
-def _truth(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vector, Vector]:
+def _events(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, sample_weight: Any
+) -> tuple[Vector, Vector, Vector | None]:
+    """Outcomes, forecasts and weights of the events that count."""
+    y, p = _pair(outcomes, forecasts)
+    w = _weights(sample_weight, len(y))
+    if w is not None:
+        (y, p), w = _seen(w, y, p)
+    return y, p, w
+
+
+def _truth(
+    probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, sample_weight: Any
+) -> tuple[Vector, Vector, Vector | None]:
     truth, p = check_scores(probabilities, "probability"), check_scores(forecasts, "forecast")
     check_lengths(probabilities=len(truth), forecasts=len(p))
-    return truth, p
+    w = _weights(sample_weight, len(p))
+    if w is not None:
+        (truth, p), w = _seen(w, truth, p)
+    return truth, p, w
 
 
-def _binned(y: Vector, p: Vector, m: int) -> tuple[npt.NDArray[np.int64], Vector, Vector]:
-    """Count, sum of forecasts and sum of outcomes of each bin; an edge k/m falls to the right."""
-    b = np.searchsorted(np.arange(1, m) / m, p, side="right")
-    count = np.bincount(b, minlength=m).astype(np.int64)
-    return count, np.bincount(b, p, minlength=m).astype(np.float64), np.bincount(b, y, minlength=m).astype(np.float64)
+def _labelled(
+    labels: Any, forecasts: Any, classes: Sequence[Any] | None, sample_weight: Any
+) -> tuple[Ints, Vector, Vector | None]:
+    """The same of many classes."""
+    y, P = check_labelled(labels, forecasts, classes)
+    w = _weights(sample_weight, len(y))
+    if w is not None:
+        (y, P), w = _seen(w, y, P)
+    return y, P, w
+
+
+def _weights(sample_weight: Any, count: int) -> Vector | None:
+    """The weights of events, if there are some."""
+    return None if sample_weight is None else _some_weights(sample_weight, count)
+
+
+def _some_weights(sample_weight: Any, count: int | None) -> Vector:
+    w = check_weights(sample_weight, count)
+    if not w.any():
+        raise InvalidInput(f"weights must not all be zero, got {len(w)} zeros")
+    return w
+
+
+def _seen(w: Vector, *columns: Any) -> tuple[tuple[Any, ...], Vector]:
+    """The columns and weights without events of weight 0: their losses may be infinite, and must not count."""
+    if w.all():
+        return columns, w
+    kept = w > 0.0
+    return tuple(column[kept] for column in columns), w[kept]
+
+
+def _of_size_one(w: Vector) -> Vector:
+    """The weights times a power of two, so that the largest is in [1, 2): no square of them is lost."""
+    return np.ldexp(w, 1 - int(np.frexp(w.max())[1]))
+
+
+def _mean(values: Vector, w: Vector | None) -> float:
+    return float(values.mean() if w is None else (w * values).sum() / w.sum())
+
+
+def _total(y: npt.NDArray[Any], w: Vector | None) -> float:
+    """What the events weigh together."""
+    return float(len(y) if w is None else w.sum())
+
+
+def _bins(p: Vector, m: int) -> Ints:
+    """The bin of each forecast; an edge k/m falls to the right."""
+    return np.asarray(np.searchsorted(np.arange(1, m) / m, p, side="right"))
+
+
+def _binned(y: Vector, p: Vector, m: int, w: Vector | None) -> tuple[Vector, Vector, Vector]:
+    """Weight (the count, if there are no weights), sum of forecasts and sum of outcomes of each bin."""
+    b = _bins(p, m)
+    columns = (None, p, y) if w is None else (w, w * p, w * y)
+    weight, sum_p, sum_y = (np.bincount(b, column, minlength=m).astype(np.float64) for column in columns)
+    return weight, sum_p, sum_y
 
 
 def _losses(y: Vector, p: Vector, clip: float = 0.0) -> Vector:
@@ -415,7 +610,13 @@ def top_label(labels: Any, forecasts: Any, *, classes: Sequence[Any] | None = No
 
 
 def top_label_calibration_error(
-    labels: Any, forecasts: Any, bins: int = 10, *, given_class: bool = False, classes: Sequence[Any] | None = None
+    labels: Any,
+    forecasts: Any,
+    bins: int = 10,
+    *,
+    given_class: bool = False,
+    classes: Sequence[Any] | None = None,
+    sample_weight: Any = None,
 ) -> float:
     r"""How far the confidence of the top class is from how often it is right: (1/T) sum_b N_b |conf_b - hits_b|.
 
@@ -427,6 +628,7 @@ def top_label_calibration_error(
     given_class : bin the events of each named class apart and take the mean over the events: "when it says cat with
         80 %, is it a cat 80 % of the time?" This is stricter, and what Gupta & Ramdas call top-label calibration;
         without it this is the usual ECE of a multiclass model (confidence calibration).
+    sample_weight : one weight for each event.
 
     >>> from calibeat import metrics
     >>> P = [[0.75, 0.25, 0.0], [0.25, 0.75, 0.0]] * 10
@@ -437,14 +639,18 @@ def top_label_calibration_error(
     References: Gupta & Ramdas (2022), Top-label calibration and multiclass-to-binary reductions; Guo et al. (2017).
     """
     hits, confidence, named = top_label(labels, forecasts, classes=classes)
-    m = check_whole("bins", bins, 1, 10**7)
+    w = _weights(sample_weight, len(hits))
+    if w is not None:
+        (hits, confidence, named), w = _seen(w, hits, confidence, named)
+    m, total = check_whole("bins", bins, 1, 10**7), _total(hits, w)
     if not given_class:
-        return _bin_gaps(hits, confidence, m) / len(hits)
-    return sum(_bin_gaps(hits[named == k], confidence[named == k], m) for k in np.unique(named)) / len(hits)
+        return _bin_gaps(hits, confidence, m, w) / total
+    rows = [named == k for k in np.unique(named)]
+    return sum(_bin_gaps(hits[of], confidence[of], m, None if w is None else w[of]) for of in rows) / total
 
 
 def classwise_calibration_error(
-    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None
+    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None, sample_weight: Any = None
 ) -> float:
     r"""Mean over the classes of the calibration error of "is it this class?".
 
@@ -457,13 +663,13 @@ def classwise_calibration_error(
 
     References: Kull et al. (2019); Nixon et al. (2019).
     """
-    y, P = check_labelled(labels, forecasts, classes)
+    y, P, w = _labelled(labels, forecasts, classes, sample_weight)
     m = check_whole("bins", bins, 1, 10**7)
-    errors = [_bin_gaps((y == k).astype(np.float64), P[:, k], m) for k in range(P.shape[1])]
-    return float(np.mean(errors)) / len(y)
+    errors = [_bin_gaps((y == k).astype(np.float64), P[:, k], m, w) for k in range(P.shape[1])]
+    return float(np.mean(errors)) / _total(y, w)
 
 
-def _bin_gaps(y: Vector, p: Vector, m: int) -> float:
-    """sum_b |sum of p - sum of y|; an edge k/m falls to the right."""
-    b = np.searchsorted(np.arange(1, m) / m, p, side="right")
-    return float(np.abs(np.bincount(b, p - y, minlength=m)).sum())
+def _bin_gaps(y: Vector, p: Vector, m: int, w: Vector | None) -> float:
+    """sum_b |sum of p - sum of y|, each times its weight."""
+    gaps = p - y if w is None else w * (p - y)
+    return float(np.abs(np.bincount(_bins(p, m), gaps, minlength=m)).sum())

@@ -11,13 +11,15 @@ Brier: 0.0847
 from __future__ import annotations
 
 import abc
+import inspect
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ._compiled import Forecast, MultiForecast
-from ._util.check import check_score, check_whole, shown
+from ._util.check import check_score, check_weight, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
@@ -27,7 +29,7 @@ from .hosts.multi import calibrator_of
 from .metrics import of_bins
 
 try:
-    from river import base, linear_model, metrics
+    from river import base, compose, linear_model, metrics
 except ImportError as error:
     raise missing("river", "river", "calibeat.river") from error
 
@@ -64,12 +66,17 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     are late and the forecast is not remembered, that score, and the forecast that is judged, are those of the moment
     when the label comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
 
+    `learn_one(x, y, w=20.0)` is a label that stands for 20 events, for example because one in 20 is kept. The model
+    learns with this weight too if its `learn_one` takes `w`; if not, a warning says so. Only ratios matter to the
+    calibrator. At weight 0 it learns nothing.
+
     Raises
     ------
     ValueError
-        The model has no `predict_proba_one`, or gives no probabilities of the labels; a label is none of `labels`;
-        weights are given; with `remember`, features are not hashable; a feature that `groups` names is missing, or is
-        no string, whole number, bool or None; there are `groups` and more than two labels.
+        The model has no `predict_proba_one`, or gives no probabilities of the labels; a label is none of `labels`; a
+        weight is negative or not finite, or the method takes none; with `remember`, features are not hashable; a
+        feature that `groups` names is missing, or is no string, whole number, bool or None; there are `groups` and more
+        than two labels.
 
     Examples
     --------
@@ -124,6 +131,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         self.groups = groups
         self.calibrator: Any = calibrator_of(labels, method, seed, groups)
         self._attributes = () if groups is None else Groups.of(groups).attributes
+        self._weighs = False  # whether the method is known to take weights
         self._waiting: OrderedDict[Any, Forecast | MultiForecast] = OrderedDict()
 
     @property
@@ -140,12 +148,11 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             yield {"model": linear_model.LogisticRegression(), "method": method}
         yield {"model": linear_model.LogisticRegression(), "remember": 50}
 
-    def learn_one(self, x: Any, y: Any, **kwargs: Any) -> None:
+    def learn_one(self, x: Any, y: Any, w: float = 1.0, **kwargs: Any) -> None:
         """Let the model learn, and calibrate by the score that it gave before."""
-        if "w" in kwargs or "sample_weight" in kwargs:
-            raise ValueError(
-                f"{type(self).__name__} takes no sample weights: each outcome happened once, and is learnt once"
-            )
+        if "sample_weight" in kwargs:
+            raise ValueError("sample_weight must be given as w, as in river")
+        weight = check_weight(w)
         if y not in self.labels:
             raise ValueError(
                 f"y must be one of the labels {self.labels!r}, got {y!r} - name them by "
@@ -156,9 +163,14 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         own = self._groups_of(x)
         if isinstance(score, float):
             self.calibrator.peek(score, **own)  # refuses what `predict` would refuse
-        self.model.learn_one(x, y, **kwargs)  # before anything of ours moves: it may refuse
+        self._expect_weight(weight)
+        self.model.learn_one(x, y, **self._weight_of_model(w), **kwargs)  # before anything of ours moves: it may refuse
         forecast = self._waiting.pop(key) if score is None else self.calibrator.predict(score, **own)
-        self.calibrator.update(forecast, y if self._multiclass else int(y == self.labels[1]))
+        happened = y if self._multiclass else int(y == self.labels[1])
+        if weight == 1.0:
+            self.calibrator.update(forecast, happened)
+        else:
+            self.calibrator.update(forecast, happened, weight)
 
     def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
         """The calibrated probabilities of all labels."""
@@ -175,6 +187,28 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         if self._multiclass:
             return dict(zip(self.labels, answer.tolist(), strict=True))
         return {self.labels[0]: 1.0 - answer, self.labels[1]: answer}
+
+    def _expect_weight(self, weight: float) -> None:
+        """Raise, before anything has learnt, if the method takes no weights: a calibrator of its own tries one."""
+        if weight == 1.0 or self._weighs:
+            return
+        probe: Any = calibrator_of(self.labels, self.method, self.seed, None)
+        score = [1.0 / len(self.labels)] * len(self.labels) if self._multiclass else 0.5
+        probe.update(probe.predict(score), self.labels[1] if self._multiclass else 1, weight)
+        self._weighs = True
+
+    def _weight_of_model(self, w: float) -> dict[str, float]:
+        """The weight as an argument of the model's `learn_one`, if it takes one."""
+        if w == 1.0:
+            return {}
+        if takes_weights(self.model):
+            return {"w": w}
+        warnings.warn(
+            f"learn_one of {type(last_step(self.model)).__name__} takes no w: the model learns without the weights, "
+            "and only the calibration uses them",
+            stacklevel=3,
+        )
+        return {}
 
     def _groups_of(self, x: Any) -> dict[str, Any]:
         """The features that are groups, as an argument of the calibrator."""
@@ -218,6 +252,19 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         if not (min(scores) > -1e-6 and abs(total - 1.0) < 1e-3):
             raise ValueError(f"predict_proba_one of {self.model} must give probabilities of sum 1, got {answer!r}")
         return [max(p, 0.0) / total for p in scores]
+
+
+def last_step(model: Any) -> Any:
+    """The model at the end of a pipeline."""
+    while isinstance(model, compose.Pipeline):
+        model = next(reversed(model.steps.values()))
+    return model
+
+
+def takes_weights(model: Any) -> bool:
+    """Whether `learn_one` has a `w`, or hands all its arguments on."""
+    parameters = inspect.signature(last_step(model).learn_one).parameters
+    return "w" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
 def _key(x: Any) -> Any:

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pytest
 from classifiers import Said, events
 from sklearn.linear_model import LogisticRegression
 
-from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
-
-
-def test_weights_by_position_are_refused_too() -> None:
-    X, y = events(100)
-    weights = np.ones(100)
-    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X, y, None)
-    scores = ScoreCalibrator().fit([0.2, 0.8], [0, 1])
-    for work in (
-        lambda: model.fit(X, y, weights),
-        lambda: model.partial_fit(X, y, None, weights),
-        lambda: scores.fit([0.2, 0.8], [0, 1], [1, 2]),
-        lambda: scores.partial_fit([0.2, 0.8], [0, 1], [0, 1], [1, 2]),
-    ):
-        with pytest.raises(TypeError, match="does not support sample_weight: each outcome happened once"):
-            work()
+from calibeat.sklearn import OnlineCalibratedClassifier
 
 
 class Nameless(Said):

@@ -111,7 +111,7 @@ def test_what_a_transformer_refuses() -> None:
         (ValueError, "one class only so far, \\['a'\\]", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], ["a"] * 3)),
         (ValueError, "Only binary", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], ["a", "b", "c"])),
         (ValueError, "unseen labels", lambda: fitted.partial_fit([0.1], [2])),
-        (TypeError, "sample_weight", lambda: fitted.fit([0.1, 0.5, 0.7], y, sample_weight=[1, 2, 3])),
+        (TypeError, "weights", lambda: fitted.fit([0.1, 0.5, 0.7], y, weights=[1, 2, 3])),
         (NotFittedError, "not fitted", lambda: ScoreCalibrator().transform([0.5])),
     ):
         with pytest.raises(error, match=message):

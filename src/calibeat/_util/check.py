@@ -186,6 +186,18 @@ def check_weights(weights: Any, count: int | None, needed: Flags | None = None) 
     return array
 
 
+def check_values(values: Any) -> Vector:
+    """A one-dimensional array of finite numbers; names the first bad row."""
+    column = read_column("values", values, hint=_hint_for_others)
+    check_lengths(values=len(column))
+    array = _numbers(column, "value", "a finite number")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(f"value must be a finite number, got {_got(column, array, row)} - at row {row}")
+    return array
+
+
 def check_counts(
     ones: Any, of: Any, needed: Flags | None = None, *, optional: bool = False
 ) -> tuple[Vector, Vector]:

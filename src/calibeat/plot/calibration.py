@@ -411,7 +411,7 @@ class CalibrationOverTimeDisplay(Display):
 
 
 def _with_interval(curve: metrics.ReliabilityCurve, confidence: float) -> tuple[npt.NDArray[Any], ...]:
-    return (*curve, *wilson(curve.mean_outcome, curve.count, confidence))
+    return (*curve[:3], *wilson(curve.mean_outcome, curve.count, confidence))
 
 
 def _noise(forecast: Vector, count: npt.NDArray[np.int64]) -> float:

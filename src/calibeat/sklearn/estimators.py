@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -23,6 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import get_config
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -37,19 +39,22 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import ClassifierTags, _safe_indexing, get_tags, indexable
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
+    _check_method_params,
     _num_samples,
     assert_all_finite,
     check_array,
     check_consistent_length,
     check_is_fitted,
     column_or_1d,
+    has_fit_parameter,
     validate_data,
 )
 
 from calibeat._compiled import Forecast, MultiForecast
-from calibeat._util.check import check_choice, check_whole
+from calibeat._util.check import check_choice, check_weight, check_weights, check_whole
 from calibeat._util.columns import as_frame, as_series, like
 from calibeat._util.types import Ints, Vector
 from calibeat.core.method import Method, method_named
@@ -130,6 +135,12 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     Methods that fit a batch of the past (FPS, WPS, SWPS, WHB and their like) wait for 1000 outcomes, or as many as they
     are told. In `fit` they fit at the end of fewer rows, or, if a calibeater follows as in TWHB, in the middle.
 
+    Weights: `sample_weight` of `fit`, `partial_fit`, `update` and `score` is how many events a row stands for, such as
+    1 / (the probability that its label was recorded). `fit` gives them to the base and to the clones too; it warns if
+    the base does not take them. Only ratios matter to the calibrator, and a row of weight 20 is one piece of news, not
+    20 rows. `fit` leaves out rows of weight 0. With scikit-learn's metadata routing the base must request them, too.
+    Methods with a `Hedging` or a `Guard` refuse weights.
+
     Labels that come later: `partial_fit` takes rows again, `update` the receipts that `forecast` has given.
 
     A hedging method draws: `predict_proba` takes the draws of the forecasts that would come next, the first row the
@@ -154,7 +165,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     Raises
     ------
     ValueError : labels, classes, rows or parameters are not what they must be; `InvalidInput` is one, too.
-    TypeError : weights or unknown arguments are given.
+    TypeError : unknown arguments are given.
     NotFittedError : `partial_fit` before `fit`, and the estimator is not frozen.
 
     References: scikit-learn's issue 34312 on what goes wrong when probabilities are taken for logits.
@@ -187,35 +198,46 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *args: Any, groups: Any = None, **params: Any) -> Self:
-        """Fit the base on all the rows, and calibrate it by scores of clones that have not seen the row they score."""
-        X, y = self._checked(X, y, args, params)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, **params: Any) -> Self:
+        """Fit the base on all the rows, and calibrate it by scores of clones that have not seen the row they score.
+
+        With scikit-learn's metadata routing, further arguments are those that the base requests.
+        """
+        X, y, weights = self._checked(X, y, sample_weight)
         columns, model, clones = group_columns(self, X, groups), clone(self.estimator), list[Any]()
-        if isinstance(model, FrozenEstimator):
+        frozen = isinstance(model, FrozenEstimator)
+        of_base = self._params_of_base(model, weights, groups, params)
+        counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+        if frozen:
             check_is_fitted(model)
             classes = classes_of(model, None)
             method = score_method(model, _safe_indexing(X, slice(0, 100)), len(classes))
-            answers, rows = outputs(model, method, X, len(classes)), np.arange(len(y))
+            answers, rows = outputs(model, method, X, len(classes))[counted], counted
         else:
             seen = np.unique(y)
-            if len(seen) < 2:
-                raise ValueError(f"y must have two classes, got one class only so far: {seen.tolist()}")
+            if len(present := np.unique(y[counted])) < 2:
+                heavy = "" if weights is None else " in rows of positive weight"
+                raise ValueError(f"y must have two classes, got one class only so far{heavy}: {present.tolist()}")
             new_calibrator(self, seen)  # refuses a bad method before the base is fitted
-            folds = list(folds_of(self, X, y))
-            model.fit(X, y)
+            folds = [
+                (counted_of(train, weights), counted_of(test, weights)) for train, test in folds_of(self, X, y, counted)
+            ]
+            model.fit(X, y, **of_base)
             classes = classes_of(model, seen)
             method = score_method(model, _safe_indexing(X, slice(0, 100)), len(classes))
-            answers, rows, clones = self._scored_by_clones(X, y, folds, method, classes)
-        outcomes = outcomes_of(y, classes)[rows]
+            answers, rows, clones = self._scored_by_clones(X, y, folds, method, classes, of_base)
+        outcomes, kept = outcomes_of(y, classes)[rows], None if weights is None else weights[rows]
         calibrator = new_calibrator(self, classes, rows=len(rows))
         margin = method == "decision_function"
         scale = margin_scale(answers) if margin else 1.0
-        within = WHOLE if margin or len(classes) > 2 else score_range(answers, outcomes)
+        within = WHOLE if margin or len(classes) > 2 else score_range(answers, outcomes, kept)
         scores = as_probability(answers, margin=margin, scale=scale, within=within)
-        learn_rows(self, calibrator, scores, outcomes, None if columns is None else rows_of(columns, rows))
+        learn_rows(self, calibrator, scores, outcomes, None if columns is None else rows_of(columns, rows), kept)
         return self._take(model, clones, classes, calibrator, method, scale, within)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, groups: Any = None, **params: Any) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, groups: Any = None
+    ) -> Self:
         """Learn labels that have arrived. The base is not touched.
 
         The rows of one call arrive together: all of them are forecast, and then all of them are learnt, as it was when
@@ -225,7 +247,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
         A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the base's.
         """
-        X, y = self._checked(X, y, args, params)
+        X, y, weights = self._checked(X, y, sample_weight, every=False)
         started = hasattr(self, "calibrator_")
         if not started and not isinstance(self.estimator, FrozenEstimator):
             raise NotFittedError(
@@ -238,13 +260,13 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_classes(classes, labels)
         columns, outcomes = group_columns(self, X, groups), outcomes_of(y, labels)
         if started:
-            learn_together(self.calibrator_, self._scores(X), outcomes, columns)
+            learn_together(self.calibrator_, self._scores(X), outcomes, columns, weights)
             return self
         calibrator = new_calibrator(self, labels)
         method = score_method(model, _safe_indexing(X, slice(0, 100)), len(labels))
         answers, margin = outputs(model, method, X, len(labels)), method == "decision_function"
         scale = margin_scale(answers) if margin else 1.0
-        learn_together(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, columns)
+        learn_together(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, columns, weights)
         return self._take(model, [], labels, calibrator, method, scale, WHOLE)
 
     def predict_proba(self, X: Any, groups: Any = None) -> Vector:
@@ -282,32 +304,60 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_is_fitted(self)
         return forecast_rows(self, self._scores(X), group_columns(self, X, groups))
 
-    def update(self, forecasts: Any, y: Any) -> str | list[str]:
+    def update(self, forecasts: Any, y: Any, sample_weight: Any = None) -> str | list[str]:
         """Learn the labels of receipts that `forecast` has given: one or many, in any order, at any time.
 
         Says what happened, of each receipt: "learnt", or "repeated" if its label came before. If a receipt is refused,
-        those before it have been learnt; all of them may be sent again.
+        those before it have been learnt; all of them may be sent again, each with the same weight.
 
         Raises
         ------
-        ValueError : a label is none of the classes, or a receipt is none; no label is learnt then.
+        ValueError : a label is none of the classes, a receipt is none, or a weight is bad; no label is learnt then.
         UnknownForecast : another model has issued the receipt, or it is too old.
-        OutcomeConflict : another label of this row was learnt.
+        OutcomeConflict : another label, or another weight, of this row was learnt.
         """
         check_is_fitted(self)
-        return update_rows(self.calibrator_, forecasts, y, self.classes_)
+        return update_rows(self.calibrator_, forecasts, y, self.classes_, sample_weight)
 
     # ---- the parts of it --------------------------------------------------------------------------------------------
 
-    def _checked(self, X: Any, y: Any, args: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Labels]:
-        refuse_weights(self, args, params)
+    def get_metadata_routing(self) -> MetadataRouter:
+        """What is requested: by this estimator itself, and for `fit` by its base."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any, *, every: bool = True) -> tuple[Any, Labels, Vector | None]:
         check_choice("order", self.order, ORDERS)
         require_labels(self, y)
         X, y = indexable(X, y)
-        return X, checked_labels(y)
+        return X, checked_labels(y), weights_of(sample_weight, _num_samples(y), some=every)
+
+    def _params_of_base(
+        self, model: Any, weights: Vector | None, groups: Any, params: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The arguments of the base's `fit`: with metadata routing those that it requests, without it the weights."""
+        frozen = isinstance(model, FrozenEstimator)
+        if get_config()["enable_metadata_routing"]:
+            given = {"sample_weight": weights, "groups": groups, **params}
+            given = {name: value for name, value in given.items() if value is not None}
+            of_base: dict[str, Any] = dict(process_routing(self, "fit", **given).estimator.fit) if given else {}
+            return {} if frozen else of_base
+        if params:
+            raise TypeError(f"{type(self).__name__} got unexpected arguments: {', '.join(params)}")
+        if weights is None or frozen:
+            return {}
+        if has_fit_parameter(model, "sample_weight"):
+            return {"sample_weight": weights}
+        warnings.warn(
+            f"{type(model).__name__}.fit takes no sample_weight: the base is fitted without the weights, and only the "
+            "calibration uses them - a pipeline passes them on with scikit-learn's metadata routing",
+            stacklevel=3,
+        )
+        return {}
 
     def _scored_by_clones(
-        self, X: Any, y: Labels, folds: list[tuple[Ints, Ints]], method: str, classes: Labels
+        self, X: Any, y: Labels, folds: list[tuple[Ints, Ints]], method: str, classes: Labels, of_base: dict[str, Any]
     ) -> tuple[Vector, Ints, list[Any]]:
         """What clones say of rows that they have not seen; which rows these are; and the clones, if they are kept."""
         n, K, kept = len(y), len(classes), []
@@ -321,7 +371,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                     f"Each fold of cv must fit the base on {every} classes {classes.tolist()}, got {early.tolist()} in "
                     f"{len(train)} of {n} rows - a number of folds is stratified"
                 )
-            model = clone(self.estimator).fit(_safe_indexing(X, train), y[train])
+            own = _check_method_params(X, of_base, indices=train)
+            model = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **own)
             if not np.array_equal(classes_of(model, classes), classes):
                 raise ValueError(f"The base must name its classes in one order, got {classes_of(model, classes)} too")
             answers[test] = outputs(model, method, _safe_indexing(X, test), K)
@@ -389,12 +440,12 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     `fit` starts anew; `partial_fit` goes on with labels that have arrived together; `transform` gives forecasts from
     what is known now, in the shape in which the scores came. (So does `fit_transform`, which has then seen the labels
-    of what it forecasts: to judge a method, transform other rows.)
+    of what it forecasts: to judge a method, transform other rows.) `sample_weight` means what it means for
+    `OnlineCalibratedClassifier`.
 
     Raises
     ------
-    ValueError : scores, labels or parameters are not what they must be; `InvalidInput` is one, too.
-    TypeError : weights or unknown arguments are given.
+    ValueError : scores, labels, weights or parameters are not what they must be; `InvalidInput` is one, too.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -426,18 +477,19 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, *args: Any, groups: Any = None, **params: Any) -> Self:
-        """Forget what was learnt, and learn from these rows."""
-        refuse_weights(self, args, params)
-        return self._learn(X, y, None, groups, together=False, reset=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Forget what was learnt, and learn from these rows; those of weight 0 are left out."""
+        return self._learn(X, y, None, sample_weight, groups, together=False, reset=True)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, groups: Any = None, **params: Any) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, groups: Any = None
+    ) -> Self:
         """Learn labels that have arrived together: forecast all the rows, then learn all of them.
 
         `classes` names all of them if the first rows do not have each.
         """
-        refuse_weights(self, args, params)
-        return self._learn(X, y, classes, groups, together=True, reset=not hasattr(self, "calibrator_"))
+        first = not hasattr(self, "calibrator_")
+        return self._learn(X, y, classes, sample_weight, groups, together=True, reset=first)
 
     def transform(self, X: Any, groups: Any = None) -> Vector:
         """Forecasts, in the shape of the scores; a column of a data frame if X is one."""
@@ -458,12 +510,14 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scores = self._as_probability(self._read(X, reset=False)[0], self.margin_scale_)
         return forecast_rows(self, scores, columns)
 
-    def update(self, forecasts: Any, y: Any) -> str | list[str]:
+    def update(self, forecasts: Any, y: Any, sample_weight: Any = None) -> str | list[str]:
         """Learn the labels of receipts, in any order, at any time: see `OnlineCalibratedClassifier.update`."""
         check_is_fitted(self)
-        return update_rows(self.calibrator_, forecasts, y, self.classes_)
+        return update_rows(self.calibrator_, forecasts, y, self.classes_, sample_weight)
 
-    def _learn(self, X: Any, y: Any, classes: Any, groups: Any, *, together: bool, reset: bool) -> Self:
+    def _learn(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, groups: Any, *, together: bool, reset: bool
+    ) -> Self:
         check_choice("order", self.order, ORDERS)
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
@@ -473,18 +527,23 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         require_labels(self, y)
         y = checked_labels(y)
         check_consistent_length(scores, y)
+        weights = weights_of(sample_weight, len(y), some=not together)
         if not reset:
             check_classes(classes, self.classes_)
         labels = named_classes(y, classes, 2 if scores.ndim == 1 else shape[1]) if reset else self.classes_
         outcomes = outcomes_of(y, labels)
+        if weights is not None and not together and not weights.all():
+            counted = np.flatnonzero(weights)
+            scores, outcomes, weights = scores[counted], outcomes[counted], weights[counted]
+            columns = None if columns is None else rows_of(columns, counted)
         rows = None if together else len(scores)
         calibrator = new_calibrator(self, labels, rows=rows) if reset else self.calibrator_
         scale = (margin_scale(scores) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
         probabilities = self._as_probability(scores, scale)
         if together:
-            learn_together(calibrator, probabilities, outcomes, columns)
+            learn_together(calibrator, probabilities, outcomes, columns, weights)
         else:
-            learn_rows(self, calibrator, probabilities, outcomes, columns)
+            learn_rows(self, calibrator, probabilities, outcomes, columns, weights)
         self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
         take_features(self, reader)
         return self
@@ -550,8 +609,8 @@ def seed_of(estimator: Any) -> int:
     return 0 if estimator.random_state is None else estimator.random_state
 
 
-def folds_of(estimator: Any, X: Any, y: Labels) -> Iterator[tuple[Ints, Ints]]:
-    """Which rows fit each clone of the base, and which ones it scores."""
+def folds_of(estimator: Any, X: Any, y: Labels, counted: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Which rows fit each clone of the base, and which ones it scores; a number of folds is of the `counted` rows."""
     cv = estimator.cv
     if isinstance(cv, str) or cv is None:
         hint = " - a base that is fitted already comes in a FrozenEstimator" if cv == "prefit" else ""
@@ -559,6 +618,7 @@ def folds_of(estimator: Any, X: Any, y: Labels) -> Iterator[tuple[Ints, Ints]]:
     if not isinstance(cv, (int, np.integer)):
         yield from check_cv(cv, y, classifier=True).split(X, y)
         return
+    y = y[counted]
     classes, counts = np.unique(y, return_counts=True)
     most = check_whole("cv", cv, 2, sys.maxsize)
     if counts.min() < 2:
@@ -568,11 +628,17 @@ def folds_of(estimator: Any, X: Any, y: Labels) -> Iterator[tuple[Ints, Ints]]:
             f"of {rare!r} (n_samples={len(y)}) - or pass a fitted base in a FrozenEstimator"
         )
     splitter = StratifiedKFold(min(most, int(counts.min())), shuffle=True, random_state=seed_of(estimator) % 2**32)
-    yield from splitter.split(np.zeros(len(y)), y)
+    for train, test in splitter.split(np.zeros(len(y)), y):
+        yield counted[train], counted[test]
 
 
 def learn_rows(
-    estimator: Any, calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, columns: Any
+    estimator: Any,
+    calibrator: Calibrator | MultiCalibrator,
+    scores: Vector,
+    outcomes: Any,
+    columns: Any,
+    weights: Vector | None,
 ) -> None:
     """The rows of `fit`: forecast one after the other, each outcome learnt `delay` rows later.
 
@@ -586,16 +652,20 @@ def learn_rows(
         rows = well_mixed(scores, outcomes, np.random.default_rng(seed_of(estimator) % 2**64))
         scores, outcomes = scores[rows], outcomes[rows]
         columns = None if columns is None else rows_of(columns, rows)
+        weights = None if weights is None else weights[rows]
     usual = 0 if estimator.order == "shuffled" else max(1, n // 4)
     late = usual if delay is None else check_whole("delay", delay, 0, sys.maxsize)
     due = due_of(n, mature=min(late, n)) if late else None
-    calibrator.run(scores, outcomes, due=due, finish=True, **as_argument(columns))
+    calibrator.run(scores, outcomes, due=due, finish=True, **as_argument(columns), **as_weights(weights))
 
 
-def learn_together(calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, columns: Any) -> None:
+def learn_together(
+    calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, columns: Any, weights: Vector | None
+) -> None:
     """The rows of `partial_fit`: all of them are forecast, and then all are learnt."""
     n = len(scores)
-    calibrator.run(scores, outcomes, due=due_of(n, mature=n) if n else None, finish=True, **as_argument(columns))
+    due = due_of(n, mature=n) if n else None
+    calibrator.run(scores, outcomes, due=due, finish=True, **as_argument(columns), **as_weights(weights))
 
 
 def well_mixed(scores: Vector, outcomes: Any, rng: np.random.Generator) -> Ints:
@@ -635,10 +705,11 @@ def forecast_rows(estimator: Any, scores: Vector, columns: Any) -> list[Any]:
     return [predict(score, groups=values) for score, values in zip(scores.tolist(), events, strict=True)]
 
 
-def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> str | list[str]:
+def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels, sample_weight: Any = None) -> str | list[str]:
     """Learn the labels of receipts -> what happened, of one or of each."""
     if alone := isinstance(forecasts, (Forecast, MultiForecast)):
         forecasts, y = [forecasts], [y]
+        sample_weight = None if sample_weight is None else [check_weight(sample_weight)]
     outcomes = outcomes_of(checked_labels(y), classes).tolist()
     if isinstance(forecasts, (str, bytes)) or not isinstance(forecasts, Sequence):
         raise InvalidInput(f"forecasts must be a receipt of forecast(X), or a list of them, got {forecasts!r:.60}")
@@ -648,7 +719,11 @@ def update_rows(calibrator: Any, forecasts: Any, y: Any, classes: Labels) -> str
         if not isinstance(forecast, (Forecast, MultiForecast)):
             hint = " - Forecast.from_json(text) makes one" if isinstance(forecast, (str, bytes)) else ""
             raise InvalidInput(f"forecasts must be receipts of forecast(X), got {forecast!r:.60}{hint}")
-    happened = [calibrator.update(forecast, outcome) for forecast, outcome in zip(forecasts, outcomes, strict=True)]
+    if sample_weight is None:
+        happened = [calibrator.update(forecast, outcome) for forecast, outcome in zip(forecasts, outcomes, strict=True)]
+    else:
+        weights = check_weights(sample_weight, len(outcomes)).tolist()
+        happened = [calibrator.update(*event) for event in zip(forecasts, outcomes, weights, strict=True)]
     return happened[0] if alone else happened
 
 
@@ -722,17 +797,30 @@ def values_of(column: Any) -> list[Any]:
     return list(column if series is None else series.to_list())
 
 
+# ---- weights ------------------------------------------------------------------------------------------------------
+
+
+def weights_of(sample_weight: Any, rows: int, *, some: bool) -> Vector | None:
+    """The weights of rows, if they are given; with `some`, not all of them 0."""
+    if sample_weight is None:
+        return None
+    weights = check_weights(sample_weight, rows)
+    if some and not weights.any():
+        raise InvalidInput(f"sample_weight must not be zero for all rows, got {rows} weights of zero")
+    return weights
+
+
+def as_weights(weights: Vector | None) -> dict[str, Any]:
+    """Of a calibrator's `run`."""
+    return {} if weights is None else {"weights": weights}
+
+
+def counted_of(rows: Any, weights: Vector | None) -> Ints:
+    """Those of some rows whose weight is not 0."""
+    return rows if weights is None else np.asarray(rows)[weights[rows] > 0.0]
+
+
 # ---- labels -------------------------------------------------------------------------------------------------------
-
-
-def refuse_weights(estimator: BaseEstimator, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-    """Raise if there are weights, or unknown arguments."""
-    name = type(estimator).__name__
-    # By scikit-learn's custom what comes next by position are weights.
-    if params.pop("sample_weight", None) is not None or any(value is not None for value in args):
-        raise TypeError(f"{name} does not support sample_weight: each outcome happened once, and is learnt once.")
-    if params:
-        raise TypeError(f"{name} got unexpected arguments: {', '.join(params)}")
 
 
 def checked_labels(y: Any) -> Labels:
@@ -864,7 +952,7 @@ def as_probability(score: Vector, *, margin: bool, scale: float, within: tuple[f
     return p if within == WHOLE else np.where((p >= 0.0) & (p <= 1.0), np.clip(p, *within), p)
 
 
-def score_range(p: Vector, outcomes: Vector) -> tuple[float, float]:
+def score_range(p: Vector, outcomes: Vector, weights: Vector | None = None) -> tuple[float, float]:
     """Where scores that are votes, or the shares of a leaf, end: at how often exactly 0, and exactly 1, comes true.
 
     >>> p, outcomes = np.array([0.0] * 8 + [0.4, 0.6] + [1.0] * 8), np.array([0, 0, 0, 1] * 2 + [0, 1] + [1] * 8)
@@ -872,11 +960,16 @@ def score_range(p: Vector, outcomes: Vector) -> tuple[float, float]:
     (0.3, 0.9)
     """
     near = 1.0 / (1.0 + np.exp(TOLERATED))
+    w = np.ones(len(p)) if weights is None else weights
     ends = []
     for q, happened in ((p, outcomes), (1.0 - p, 1.0 - outcomes)):
         extreme = q == 0.0
-        are_votes = extreme.mean() > EXTREME and not ((q > 0.0) & (q < near)).any()
-        ends.append(min(0.5, float(happened[extreme].sum() + 1.0) / float(extreme.sum() + 2.0)) if are_votes else 0.0)
+        if extreme.mean() > EXTREME and not ((q > 0.0) & (q < near)).any():
+            own = w[extreme] / w[extreme].max()
+            own *= float(own.sum()) / float((own * own).sum())  # so that they add up to the effective number of rows
+            ends.append(min(0.5, float(own @ happened[extreme] + 1.0) / float(own.sum() + 2.0)))
+        else:
+            ends.append(0.0)
     return ends[0], 1.0 - ends[1]
 
 
