@@ -74,11 +74,8 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 EXTREMES = st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 2.2e-308, 1.0, -1e308, 1.7e308, sys.float_info.max])
 
 
-@given(
-    st.lists(FLOATS | EXTREMES | st.integers(-3, 3).map(float), min_size=1, max_size=30), st.integers(2, 9), st.data()
-)
-def test_codes_are_those_of_the_design(first: list[float], cells: int, data: st.DataObject) -> None:
-    cuts, value = Cuts.of_first(first, cells), data.draw(FLOATS | EXTREMES | st.sampled_from(first))
+def check_code(first: list[float], cells: int, value: float) -> None:
+    cuts = Cuts.of_first(first, cells)
     code, expected = cuts.code(value), naive(first, cells, value)
     assert cuts.codes(np.array([value, value])).tolist() == [code, code]
     assert "nan" not in cuts.name_of(code)
@@ -94,6 +91,22 @@ def test_codes_are_those_of_the_design(first: list[float], cells: int, data: st.
         assert half_octaves >= 0
         off = Fraction(1, 10**14)
         assert Fraction(2) ** half_octaves * (1 - off) <= ranges**2 <= Fraction(2) ** (half_octaves + 1) * (1 + off)
+
+
+VALUES = FLOATS | EXTREMES | st.integers(-3, 3).map(float)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=30), st.integers(2, 9), st.data())
+def test_codes_are_those_of_the_design(first: list[float], cells: int, data: st.DataObject) -> None:
+    check_code(first, cells, data.draw(VALUES | st.sampled_from(first)))
+
+
+@pytest.mark.parametrize(
+    "first", [[-1e308, 0.0], [0.0, 5e-324], [-1.7e308, 1.7e308], [-5e-324, 5e-324], [1e300, 1.1e300]]
+)
+@pytest.mark.parametrize("value", [sys.float_info.max, -sys.float_info.max, 1e308, 1.0, -5e-324, 1e-323])
+def test_codes_of_extremes(first: list[float], value: float) -> None:
+    check_code(first, 2, value)
 
 
 def test_cells_have_about_as_many_of_the_first_numbers_each() -> None:
@@ -151,6 +164,7 @@ def test_each_way_of_forecasting_counts_and_looking_does_not() -> None:
         assert one.to_json() == before
         made = one.predict(float(SCORES[i]), groups=event)
         assert looked == (float(made), [float(made)])
+        assert one.update(made, int(OUTCOMES[i])) == "learnt"
     before = one.to_json()
     looked_at = one.predict_many(SCORES, groups=columns())  # more than are gathered: each is the next event
     assert looked_at.tolist() == [one.peek(SCORES[i], groups=(COUNTRIES[i], AGES[i])) for i in range(EVENTS)]
