@@ -33,6 +33,7 @@ from calibeat import (
     MultiCalibrator,
     MultiForecast,
     Notice,
+    Number,
     OutcomeConflict,
     UnknownForecast,
     UnknownKey,
@@ -41,6 +42,7 @@ from calibeat.hosts.receipts import Receipts
 
 ONE = "the only stream"  # the key of a host that has no keys
 EDGES = (0.0, 1.0, 0.5, 5e-324, 1.0 - 2.0**-53)
+ODD = (None, nan, 0.0, -0.0, 1, 5e-324, -1.7e308, 1.7e308)  # numbers of groups
 MOST_KEYS = 6
 CLOCK = [1.7e9]  # what time it is
 
@@ -62,6 +64,7 @@ class Kind:
     classes: int = 0  # 0: a score is one number
     logits: bool = False
     groups: bool = False
+    numbers: bool = False  # of the values of the second attribute
     has_keys: bool = True
     whole_keys: bool = False  # keys are whole numbers, not strings
     is_pooled: bool = False  # then the twin is a bank, since keys learn from each other
@@ -97,10 +100,12 @@ def bank_of_classes(K: int, method: str, prior: str | None = None, *, logits: bo
     )
 
 
-def stream(method: str, *, groups: bool = False) -> Kind:
+def stream(method: str, *, groups: bool = False, numbers: bool = False) -> Kind:
     """A calibrator; of groups with so few cells that some are forgotten."""
-    more: dict[str, Any] = {"groups": Groups(["a", "b"], cells=16, seed=11, names=True)} if groups else {}
-    return Kind(*[lambda *_: Calibrator(method, seed=3, **more)] * 2, groups=groups, has_keys=False)  # type: ignore[arg-type]
+    attributes = ["a", Number("b", first=12, cells=4) if numbers else "b"]
+    more: dict[str, Any] = {"groups": Groups(attributes, cells=16, seed=11, names=True)} if groups else {}
+    makers: Any = [lambda *_: Calibrator(method, seed=3, **more)] * 2
+    return Kind(*makers, groups=groups, numbers=numbers, has_keys=False)
 
 
 def stream_of_classes(K: int, method: str, *, logits: bool = False) -> Kind:
@@ -140,6 +145,8 @@ KINDS = {
     "Calibrator whb": stream("whb"),
     "Calibrator groups": stream("auto", groups=True),
     "Calibrator groups, guarded": stream("gauto", groups=True),
+    "Calibrator groups, numbers": stream("auto", groups=True, numbers=True),
+    "Calibrator groups, guarded, numbers": stream("gauto", groups=True, numbers=True),
     "Calibrator watched": Kind(*[watched(Calibrator, "tops", raw=True)] * 2, has_keys=False),
     "MultiCalibrator 2": stream_of_classes(2, "multi", logits=True),
     "MultiCalibrator 3": stream_of_classes(3, "multi"),
@@ -201,6 +208,8 @@ class World:
 
     def values(self) -> Any:
         """Of the groups of an event, where there are any."""
+        if self.kind.numbers:
+            return f"a{self.number(9)}", ODD[self.number(len(ODD))] if self.chance(0.3) else float(self.rng.normal())
         return (f"a{self.number(9)}", self.number(7)) if self.kind.groups else None
 
     def new_key(self) -> Any:
@@ -693,6 +702,8 @@ def check_all(world: World) -> None:
         twin = world.twins[key] if world.pooled is None else world.pooled[key]
         assert (mine.events, mine.outcomes) == (twin.events, twin.outcomes)
         same(mine.row, twin.row)
+        if world.kind.groups:
+            assert mine.params["groups"] == twin.params["groups"]
         for column, monitor in twin.monitors.items():
             same(mine.monitors[column].row, monitor.row)
         if twin.notice is not None:

@@ -27,7 +27,7 @@ from river import (
 )
 from river import metrics as river_metrics
 
-from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, Groups, InvalidInput, MissingExtra, Platt, metrics
+from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, Groups, InvalidInput, MissingExtra, Number, Platt, metrics
 from calibeat.river import Brier, CalibrationError, OnlineCalibrated, Sharpness
 
 # ---- the wrapper -------------------------------------------------------------------------------------------------
@@ -496,6 +496,18 @@ def test_groups_are_features_by_name_with_the_bits_of_a_calibrator(groups: Any) 
     assert model.clone().groups == groups
     twin = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
     assert twin.predict_proba_one(x[0]) == model.predict_proba_one(x[0])
+
+
+def test_numbers_are_features_with_the_bits_of_a_calibrator() -> None:
+    groups = Groups(["country", Number("age", first=50)], seed=1)
+    x, y = grouped_events()
+    x = [{**event, "age": None if i % 11 == 5 else 20.0 + 1.5 * (i * i % 37)} for i, event in enumerate(x)]
+    model, said = OnlineCalibrated(Recorder(), groups=groups), []
+    for event, label in zip(x, y, strict=True):
+        said.append(model.predict_proba_one(event)[True])
+        model.learn_one(event, label)
+    values = {name: [event[name] for event in x] for name in ("country", "age")}
+    assert said == Calibrator(groups=groups).run([e["p"] for e in x], y, groups=values).tolist()
 
 
 def test_late_labels_teach_the_groups_of_their_event() -> None:

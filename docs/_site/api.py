@@ -13,7 +13,7 @@ from calibeat.errors import CalibeatError
 from .pages import table, toctree, write
 
 FOLDER = "reference/api"
-HOSTS = ("Calibrator", "Groups", "Forecast", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
+HOSTS = ("Calibrator", "Groups", "Number", "Forecast", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
 WATCHERS = ("Monitor", "Notice", "Silence", "Shift")
 FEATURES = ("Platt", "Beta", "Temperature", "Histogram")
 LEARNERS = ("ONS", "OGD", "AIOLI", "Lanes", "Fixed", "FTL")

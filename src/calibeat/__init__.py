@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .hosts.bank import Bank
     from .hosts.groups import Groups
     from .hosts.multi import MultiBank, MultiCalibrator
+    from .hosts.numbers import Number
     from .monitor.monitor import Monitor
     from .monitor.notice import Notice
     from .monitor.shift import Shift
@@ -104,6 +105,7 @@ __all__ = [
     "MultiCalibrator",
     "MultiForecast",
     "Notice",
+    "Number",
     "OutcomeConflict",
     "Platt",
     "Shift",
@@ -132,6 +134,7 @@ _MODULES = {
     "MultiBank": "hosts.multi",
     "MultiCalibrator": "hosts.multi",
     "Notice": "monitor.notice",
+    "Number": "hosts.numbers",
     "Shift": "monitor.shift",
     "Silence": "monitor.silence",
     "bounds": "bounds",

@@ -18,7 +18,10 @@ def __getattr__(name: str) -> Any: ...  # entries of kernels, which `core.subset
 
 class EventWords:
     _cached: list[dict[Any, tuple[type, int]]]
+    _numbers: tuple[Any, ...]
+    _gathers: bool
     def _serve(self, attributes: tuple[str, ...], takes_more: bool) -> None: ...
+    def _know(self, numbers: tuple[Any, ...]) -> None: ...
     def of_event(self, values: Any) -> list[int]: ...
 
 class Forecast(float):

@@ -14,11 +14,20 @@ cdef class EventWords:
     cdef tuple attributes
     cdef bint takes_more
     cdef readonly list _cached
+    cdef readonly tuple _numbers  # of each attribute: what is known of its numbers; None where values are names
+    cdef readonly bint _gathers  # whether the first numbers of an attribute are not all there yet
 
     def _serve(self, tuple attributes, bint takes_more):
         """Serve these attributes; `takes_more` says whether a dict may have other names too."""
         self.attributes, self.takes_more = attributes, takes_more
         self._cached = [{} for _ in attributes]
+
+    def _know(self, tuple numbers):
+        """Take what is known of numbers now, tuples of those that are gathered; a part of a step: see `all_at_once`."""
+        cdef bint gathers = False
+        for known in numbers:
+            gathers = gathers or type(known) is tuple
+        self._numbers, self._gathers = numbers, gathers
 
     def of_event(self, values):
         """The words of one event, with a sign as kernels have them.

@@ -1261,6 +1261,8 @@ cdef class Stream:
             else:
                 score = s = check_score(score)
             if rows.maker is not None:
+                if rows.maker._gathers:
+                    return rows._predict_gathering(self, s, groups)
                 rows.read_words(groups, &words[0])
             elif groups is not None:
                 rows._refuse_groups()

@@ -268,7 +268,7 @@ class Host:
 
     def __init__(self, rival: Any, name: str = "rival", groups: Groups | Sequence[str] | None = None) -> None:
         self.name = name
-        self.groups = None if groups is None else Groups.of(groups)
+        self.groups = None if groups is None else Groups.of(groups).refuse_numbers("a rival")
         self._issuer = uuid.uuid4().hex[:16]
         made = maker_of(rival, name)()
         if takes_groups(made) != (groups is not None):

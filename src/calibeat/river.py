@@ -15,7 +15,7 @@ import inspect
 import math
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ._compiled import Forecast, MultiForecast
@@ -24,7 +24,7 @@ from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
 from .errors import InvalidInput
-from .hosts.groups import Groups
+from .hosts.groups import Attributes, Groups
 from .hosts.multi import calibrator_of
 from .metrics import of_bins
 
@@ -57,9 +57,10 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         its event (found by its features, or by what it is where that is no dict; they must be hashable). Those asked
         for longest ago are forgotten first. With 0, prediction changes nothing.
     groups
-        Names of features that are attributes of the event, such as country and device, or a `Groups`: forecasts then
-        hold within their values too. For two labels, and a method with lanes (``"auto"``). The model is given all
-        features, these too; begin it with ``compose.Discard("country", "device")`` where it cannot read them.
+        Names of features that are attributes of the event, such as country and device, a `Number` for one such as age,
+        or a `Groups`: forecasts then hold within their values too. For two labels, and a method with lanes
+        (``"auto"``). The model is given all features, these too; begin it with ``compose.Discard("country", "device")``
+        where it cannot read them.
 
     When a label comes, the model is asked for its score first, then it learns, and the calibrator learns from the
     score: so that is never one of a model that knows the answer. If the model raises, neither has learnt. If labels
@@ -75,8 +76,8 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     ValueError
         The model has no `predict_proba_one`, or gives no probabilities of the labels; a label is none of `labels`; a
         weight is negative or not finite, or the method takes none; with `remember`, features are not hashable; a
-        feature that `groups` names is missing, or is no string, whole number, bool or None; there are `groups` and more
-        than two labels.
+        feature that `groups` names is missing, or is no string, whole number, bool or None (of a `Number`: no number or
+        None); there are `groups` and more than two labels.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         labels: tuple[Label, ...] = (False, True),
         seed: int = 0,
         remember: int = 0,
-        groups: Groups | Sequence[str] | None = None,
+        groups: Groups | Attributes | None = None,
     ) -> None:
         if not hasattr(model, "predict_proba_one"):
             raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")

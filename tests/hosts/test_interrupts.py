@@ -38,6 +38,7 @@ from calibeat import (
     MultiBank,
     MultiCalibrator,
     Notice,
+    Number,
     OutcomeConflict,
 )
 from calibeat.core import loops
@@ -58,6 +59,10 @@ METHODS = {
     "histogram": replace(WHB, learner=FTL(every=2, after=4, window=4)),
 }
 REFITS = [name for name, method in METHODS.items() if method.needs_history]
+GROUPED = {
+    "groups": Groups(["country", "device"], cells=16, seed=11),
+    "numbers": Groups(["country", Number("device", first=14)], cells=16, seed=11),  # fixed by the next event
+}
 
 
 class Custom(Exception):
@@ -90,7 +95,7 @@ class Begun(NamedTuple):
         )
 
     def groups(self, i: Any) -> dict[str, Any]:
-        if self.kind != "groups":
+        if self.kind not in GROUPED:
             return {}
         return {"groups": tuple(ATTRIBUTES[i].tolist()) if isinstance(i, int) else ATTRIBUTES[i]}
 
@@ -124,7 +129,7 @@ def calibrator(kind: str, age: str = "as it is", method: str = "ops") -> Begun:
     if kind in ("classes", "pair"):
         host: Any = MultiCalibrator(3 if kind == "classes" else 2)
     else:
-        groups = Groups(["country", "device"], cells=16, seed=11) if kind == "groups" else None
+        groups = GROUPED.get(kind)
         host = Calibrator("auto" if groups else METHODS[method], seed=3, groups=groups, **watchers(kind))
     begun = Begun(host, [], kind)
     host.run([begun.score(i) for i in range(8)], OUTCOMES, **begun.groups(slice(8)))
@@ -223,7 +228,7 @@ def again_and_again(make: Callable[[], Begun], act: Act) -> None:
 
 # ---- one stream ------------------------------------------------------------------------------------------------------
 
-KINDS = ["plain", "groups", "classes", "pair", "watched", "noticed"]
+KINDS = ["plain", *GROUPED, "classes", "pair", "watched", "noticed"]
 AGES = ["as it is", "restored", "forked", "travelled"]
 AGED = [
     ("auto", "travelled"),
@@ -254,7 +259,7 @@ def joined(begun: Begun, *places: int) -> Receipts:
 def is_one_step(kind: str, age: str, what: str, method: str = "ops") -> bool:
     """Whether it is one compiled call, with no moment at which it could be interrupted."""
     return (
-        kind not in ("watched", "noticed")
+        kind not in ("watched", "noticed", "numbers")
         and (what == "forecast" or not METHODS[method].needs_history)
         and (age == "as it is" or (age == "travelled" and what == "forecast"))
         and not what.startswith("run")
@@ -265,7 +270,7 @@ def is_one_step(kind: str, age: str, what: str, method: str = "ops") -> bool:
 @pytest.mark.parametrize("what", [*OF_ONE, *IN_COLUMNS])
 @pytest.mark.parametrize(
     ("kind", "age"),
-    [(kind, age) for kind in KINDS for age in AGES if kind in ("plain", "groups", "classes") or age != "travelled"],
+    [(kind, age) for kind in KINDS for age in AGES if kind in ("plain", *GROUPED, "classes") or age != "travelled"],
 )
 def test_a_calibrator(kind: str, age: str, what: str) -> None:
     if is_one_step(kind, age, what):

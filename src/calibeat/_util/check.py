@@ -198,9 +198,7 @@ def check_values(values: Any) -> Vector:
     return array
 
 
-def check_counts(
-    ones: Any, of: Any, needed: Flags | None = None, *, optional: bool = False
-) -> tuple[Vector, Vector]:
+def check_counts(ones: Any, of: Any, needed: Flags | None = None, *, optional: bool = False) -> tuple[Vector, Vector]:
     """The share of ones of each row, and its trials: whole numbers of ones among whole numbers of events, up to 1e9.
 
     Where none is needed there may be anything: there the share is NaN, and so it is of `optional` ones that are missing.

@@ -46,7 +46,19 @@ from .limits import weights as weight_limits
 from .randomness import cross_words
 from .receipt import EXPERT, FORECAST, ISSUED, MOST_RECEIPT, SCORE, SEEN
 from .subset import blank, entry, kernel, large_kernel, loop, prefetch, scratch
-from .weights import Lesson, Outcome, is_nothing, is_plain, likelihood_of, lump, note_event, one_event, pace, portion, spread
+from .weights import (
+    Lesson,
+    Outcome,
+    is_nothing,
+    is_plain,
+    likelihood_of,
+    lump,
+    note_event,
+    one_event,
+    pace,
+    portion,
+    spread,
+)
 
 RATES = (0.0, 0.01)  # still, fleeting: what a visit takes from a cell, divided by the columns of an event
 PRIOR = (1.0 / 2.0, 1.0 / 3.0, 1.0 / 6.0)  # weights of expert, still, fleeting
@@ -418,7 +430,15 @@ def settle_found(
 
 @loop  # apart from those who never need it
 def learn_weighted(
-    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, words: Ints, receipt: Vector
+    spec: Spec,
+    cells: Cells,
+    row: Vector,
+    t: float,
+    asked: Asked,
+    cell: int,
+    lesson: Lesson,
+    words: Ints,
+    receipt: Vector,
 ) -> None:
     """`learn_found` where outcomes have weights."""
     learn_found(spec, cells, row, t, asked, cell, lesson, words, receipt)
@@ -426,7 +446,15 @@ def learn_weighted(
 
 @kernel
 def learn_found(
-    spec: Spec, cells: Cells, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, words: Ints, receipt: Vector
+    spec: Spec,
+    cells: Cells,
+    row: Vector,
+    t: float,
+    asked: Asked,
+    cell: int,
+    lesson: Lesson,
+    words: Ints,
+    receipt: Vector,
 ) -> None:
     """All parts learn an outcome."""
     late = blank(LATE)

@@ -153,9 +153,7 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 
 
 @kernel
-def settle(
-    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector
-) -> float:
+def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector) -> float:
     """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
     number of forecasts made so far -> its weight, as it was clipped."""
     if is_plain(row, outcome):
@@ -203,9 +201,7 @@ def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
 
 
 @kernel
-def learn_lesson(
-    spec: Spec, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, receipt: Vector
-) -> None:
+def learn_lesson(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, receipt: Vector) -> None:
     """All parts learn an outcome."""
     late = blank(LATE)
     back = look_back(spec, row, asked, lesson, receipt[EXPERT] if spec.mixes else 0.0, receipt, late)

@@ -300,7 +300,9 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                     words = batch.words[j * attributes : (j + 1) * attributes]
                     if stats > 0:
                         add_losses(row, stats, score[0], forecast[0], outcome)
-                    weight = learn_late(spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped)
+                    weight = learn_late(
+                        spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped
+                    )
                     if weighted and len(batch.learnt) > 0:
                         batch.learnt[j] = weight
             if i == events:  # one step behind the last event: only what arrives there is learnt
@@ -328,7 +330,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
         elif classes:
             play_classes(spec.vector, K, row, now, score, outcome, batch.work, forecast)
-            if stats > 0 and outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+            if stats > 0 and outcome.y == outcome.y:
                 add_class_losses(row, stats, score, forecast, outcome)
         else:
             words = batch.words[i * attributes : (i + 1) * attributes]
@@ -339,16 +341,15 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             if delayed:
                 if spec.calibeater != SPLINE:  # which plays no cell
                     late.cells[i] = played.cell
-            elif outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+            elif outcome.y == outcome.y:
                 if grouped:
                     settle_found(spec, cells, row, now, asked, played.cell, outcome, words, receipt)
+                elif weighted:
+                    weight = settle_weighted(spec, row, now, asked, played.cell, outcome, receipt)
+                    if len(batch.learnt) > 0:
+                        batch.learnt[i] = weight
                 else:
-                    if weighted:
-                        weight = settle_weighted(spec, row, now, asked, played.cell, outcome, receipt)
-                        if len(batch.learnt) > 0:
-                            batch.learnt[i] = weight
-                    else:
-                        settle(spec, row, now, asked, played.cell, outcome, receipt)
+                    settle(spec, row, now, asked, played.cell, outcome, receipt)
                 if stats > 0:
                     add_losses(row, stats, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:

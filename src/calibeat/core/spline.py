@@ -12,18 +12,7 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .algebra import exp, exps, ln
-from .auto import (
-    EPS,
-    LARGEST,
-    LAZY,
-    SHARE,
-    SPLINE_EXPONENTS,
-    SPLINE_LOGS,
-    Hindsight,
-    clipped,
-    flatten,
-    inside,
-)
+from .auto import EPS, LARGEST, LAZY, SHARE, SPLINE_EXPONENTS, SPLINE_LOGS, Hindsight, clipped, flatten, inside
 from .calibeating import SPLINE
 from .features import Scaling
 from .limits import Block, Limit, tallies, tempering, weights
@@ -262,7 +251,9 @@ def spline_step(
             l0, l1, l2 = late[E + 2], late[E + 3], late[E + 4]
         if lesson.omega > temper:
             weight = cells + SPLINE_WEIGHT
-            fresh = row[weight] * likelihood_of(m, lesson) + row[weight + 1] * likelihood_of(receipt[SCORE_SPLINE], lesson)
+            fresh = row[weight] * likelihood_of(m, lesson) + row[weight + 1] * likelihood_of(
+                receipt[SCORE_SPLINE], lesson
+            )
             fresh += row[weight + 2] * likelihood_of(receipt[EXPERT_SPLINE], lesson)
             total = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
             stale += lump(temper, total, largest_log(late), ln(fresh), lesson.omega)

@@ -1205,7 +1205,7 @@ def play(
 ) -> None:
     """Forecast the t-th event, and learn its label at once; NaN: it is not known."""
     ask(method, K, row, score, work, forecast)
-    if outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+    if outcome.y == outcome.y:
         settle_at_once(method, K, row, t, outcome, score[int(outcome.y)], work, forecast)
 
 

@@ -775,9 +775,7 @@ class Bank:
             self._keep_ready(key, stream)
             return forecast
 
-    def update(
-        self, key: Key, forecast: Any, outcome: Any = None, weight: Any = None, of: Any = None
-    ) -> UpdateStatus:
+    def update(self, key: Key, forecast: Any, outcome: Any = None, weight: Any = None, of: Any = None) -> UpdateStatus:
         """Learn the outcome of a forecast of this key, now or any time later, in any order -> "learnt" or "repeated".
 
         `weight` and `of` are as in `Calibrator.update`.

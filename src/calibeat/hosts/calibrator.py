@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -41,7 +41,7 @@ from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_bal
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
-from calibeat.core.weights import Outcome, scale_of_weights
+from calibeat.core.weights import Outcome
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat.export import Export, frozen_map
 from calibeat.late import moments_of, schedule
@@ -67,7 +67,7 @@ if TYPE_CHECKING:  # loaded by calibrators that have them
     from calibeat.monitor.notice import Notice
     from calibeat.monitor.notices import Notices
 
-    from .groups import Groups, GroupTable, Segments
+    from .groups import Attributes, Groups, GroupTable, Segments
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
@@ -362,6 +362,16 @@ class StreamOfRows(Rows):
         settled = event, y, weight, trials
         self._do([(stream._ledger.settle, settled), (self._take, (stream, state, 0, pending))])
 
+    def _predict_gathering(self, stream: Stream, score: float, groups: Any) -> Any:
+        """A forecast while the first numbers of groups are gathered: a batch of one event."""
+        self._words(groups)  # raises as `predict` does
+        event = [self.table.groups.in_order(groups)]
+        with self:
+            self.ready()
+            self.aim(stream)
+            words = self.table.maker.pending(event, 1)
+            return Receipts(self.issue(np.zeros(1, dtype=np.int32), np.array([score]), words))[0]
+
     def after_learning(self) -> None:
         if self.table is not None and not self._is_crowded and self.table.is_crowded(self.row(0)):
             self._is_crowded = True
@@ -394,8 +404,9 @@ class Calibrator(Stream):
         "raw": ...}``: the forecasts, the raw scores. docs/monitor.md.
     notice : a new `Notice`, which then notices that nothing comes, and that the score has moved. The time of an event
         is what its clock says, or in `run` what `times` say.
-    groups : names of attributes of each event, such as country and device, or a `Groups`. Forecasts then hold within
-        each of their values, not only on average; methods with `Lanes` (AUTO, GAUTO).
+    groups : names of attributes of each event, such as country and device, or a `Number` for one such as age, or a
+        `Groups`. Forecasts then hold within each of their values, not only on average; methods with `Lanes` (AUTO,
+        GAUTO).
 
     >>> from calibeat import Calibrator
     >>> cal = Calibrator()
@@ -441,7 +452,7 @@ class Calibrator(Stream):
         *,
         monitor: Watched = None,
         notice: Notice | None = None,
-        groups: Groups | Sequence[str] | None = None,
+        groups: Groups | Attributes | None = None,
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
@@ -487,14 +498,14 @@ class Calibrator(Stream):
         """Outcomes none of which is missing."""
         return check_outcomes(outcomes)
 
-    def _check_groups(self, groups: Any, events: int) -> Ints | None:
-        """The words of the groups of so many events; None where there are no groups."""
+    def _check_groups(self, groups: Any, events: int) -> Any:
+        """The words of the groups of so many events, as `Rows.words_of` takes them; None where there are no groups."""
         table = self._rows.table
         if table is None or groups is None:
             self._rows._words(groups)  # raises where there should be some, or none
             return None
-        words: Ints = table.maker.of_events(groups, events)
-        return words
+        maker = table.maker
+        return maker.pending(groups, events) if maker._gathers else maker.of_events(groups, events)
 
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         """The forecasts in the kind of the scores."""
@@ -763,7 +774,7 @@ class Calibrator(Stream):
             raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, groups: Groups | Sequence[str] | None = None) -> Self:
+    def from_json(cls, text: str | bytes, *, groups: Groups | Attributes | None = None) -> Self:
         """Continue from `to_json`. A stream that has no groups can be given `groups`, which begin with no cells.
 
         Receipts that it issued without groups are those of another calibrator then.
@@ -897,7 +908,8 @@ class Calibrator(Stream):
         """The parameters by their names in the paper; for a histogram its edges and means.
 
         With groups, ``"groups"`` has the weights of expert, still and fleeting; the spread of each column in logits,
-        which says what matters; and how full the table is.
+        which says what matters; how full the table is; and of each `Number` its edges and range, or the values that
+        are gathered for them.
 
         For `Lanes`, with x = logit f and g = log f + log(1 - f) + log 4: slope a of x, bend c of g and offset b, as
         means over the lanes with their weights (the raw score counts as (1, 0, 0), the paper's OPS as (a, 0, b)), and
@@ -1012,7 +1024,7 @@ class Calibrator(Stream):
     def __repr__(self) -> str:
         method, table = self._rows.method, self._rows.table
         name = name_of(method)
-        groups = "" if table is None else f", groups={list(table.groups.attributes)}"
+        groups = "" if table is None else f", groups={table.groups.given}"
         shown_method = f"{name.upper() if name else method}{groups}"
         with self._held():
             return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"

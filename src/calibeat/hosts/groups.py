@@ -11,9 +11,10 @@ import hashlib
 import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,8 +66,11 @@ from calibeat.core.method import Method
 from calibeat.core.randomness import cross_words
 from calibeat.errors import InvalidInput
 
+from .numbers import MISSING, NOT_YET, OCTAVES, OUTSIDE, Cuts, Known, Number, plain_number, plain_numbers
+
 Words = npt.NDArray[np.uint64]
 Value = str | int | bool | None
+Attributes: TypeAlias = "Sequence[str | Number]"  # in place of a `Groups`
 
 PAIRS_UP_TO = 6  # attributes that are all crossed with each other, unless the user says otherwise
 MOST_CELLS = 2**26
@@ -90,7 +94,8 @@ class Groups:
 
     Parameters
     ----------
-    attributes : their names, at most 16. Their order is that of values given as a sequence.
+    attributes : their names, at most 16, or a `Number` for one whose values are numbers, such as age. Their order is
+        that of values given as a sequence.
     crossings : pairs of attributes that get an offset of their own, beside that of each attribute. ``"auto"`` takes
         every pair of up to six attributes, and none of more. A list of pairs of names takes those; ``[]`` takes none.
         Attributes and crossings together are at most 32.
@@ -109,6 +114,8 @@ class Groups:
     ('country', 'device', 'country x device')
     >>> Groups(["country", "device", "hour"], crossings=[("country", "hour")]).columns
     ('country', 'device', 'hour', 'country x hour')
+    >>> Groups(["country", Number("age")]).columns
+    ('country', 'age', 'country x age')
     """
 
     attributes: tuple[str, ...]
@@ -117,10 +124,11 @@ class Groups:
     seed: int | None
     names: bool
     extra: str
+    numbers: tuple[Number, ...]  # those of the attributes whose values are numbers
 
     def __init__(
         self,
-        attributes: Sequence[str],
+        attributes: Sequence[str | Number],
         crossings: Sequence[Sequence[str]] | str = "auto",
         cells: int = 2**14,
         seed: int | None = None,
@@ -142,6 +150,7 @@ class Groups:
             "seed": None if seed is None else check_whole("seed of groups", seed, 0, _MASK),
             "names": bool(names),
             "extra": extra,
+            "numbers": tuple(attribute for attribute in attributes if isinstance(attribute, Number)),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -173,12 +182,32 @@ class Groups:
     @property
     def identity(self) -> str:
         """What tells the receipts of a stream with these groups from others."""
-        return repr((self.attributes, self.crossings))
+        return repr((self.attributes, self.crossings, *self.numbers))
+
+    @property
+    def given(self) -> list[str | Number]:
+        """The attributes as they were given: names and numbers."""
+        numbers = {number.name: number for number in self.numbers}
+        return [numbers.get(name, name) for name in self.attributes]
+
+    def refuse_numbers(self, where: str) -> Groups:
+        """Themselves, unless a value is a number: not every host knows where its cells are.
+
+        Raises
+        ------
+        InvalidInput : an attribute is a `Number`.
+        """
+        if self.numbers:
+            raise InvalidInput(
+                f"groups of {where} must be names of attributes, got Number({self.numbers[0].name!r}) - "
+                "cut its values into bands first, or use Calibrator(groups=...)"
+            )
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able data; `from_dict` is the inverse."""
         return {
-            "attributes": list(self.attributes),
+            "attributes": [asdict(a) if isinstance(a, Number) else a for a in self.given],
             "crossings": [list(pair) for pair in self.crossings],
             "cells": self.cells,
             "seed": None if self.seed is None else f"{self.seed:016x}",
@@ -198,7 +227,11 @@ class Groups:
         if not isinstance(data, Mapping) or not set(fields) <= set(data):
             raise InvalidInput(f"groups must be an object with {', '.join(fields)}, got {shown(data)}")
         seed = None if data["seed"] is None else _word_from_hex("seed of groups", data["seed"])
-        return cls(seed=seed, **{name: data[name] for name in fields if name != "seed"})
+        attributes = data["attributes"]
+        if isinstance(attributes, list):
+            attributes = [_number_from_dict(entry) if isinstance(entry, dict) else entry for entry in attributes]
+        others = {name: data[name] for name in fields if name not in ("attributes", "seed")}
+        return cls(attributes, seed=seed, **others)
 
     # ---- values by their names -----------------------------------------------------------------------------------
 
@@ -233,9 +266,16 @@ class Groups:
         return ", ".join(self.attributes)
 
 
+def _number_from_dict(data: dict[str, Any]) -> Number:
+    if set(data) != {"name", "first", "cells", "edges"}:
+        raise InvalidInput(f"number must be an object with name, first, cells, edges, got {shown(data)}")
+    return Number(**data)
+
+
 def _check_attributes(names: Any) -> tuple[str, ...]:
     if isinstance(names, (str, bytes)) or not isinstance(names, (Sequence, np.ndarray)):
         raise InvalidInput(f"groups must be a list of names of attributes, got {shown(names)}")
+    names = [name.name if isinstance(name, Number) else name for name in names]
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"groups must be names of attributes, got {shown(name)}")
@@ -302,7 +342,7 @@ def plain_value(name: str, value: Any) -> Value:
         return str.__str__(value)  # the text itself, also of an enumeration
     if isinstance(value, (float, np.floating)):
         if not math.isfinite(value) or value != math.floor(value):
-            hint = "cut numbers into bands first"
+            hint = f"cut numbers into bands first (a Calibrator takes Number({name!r}))"
             raise InvalidInput(f"{name} must be a string, a whole number, a bool or None, got {float(value)!r}; {hint}")
         value = int(value)
     if isinstance(value, (int, np.integer)) and not is_span:
@@ -342,8 +382,19 @@ def _word_from_hex(what: str, text: Any) -> int:
     return int(text, 16)
 
 
+class PendingWords(NamedTuple):
+    """The words of many events but for those of numbers, which depend on the numbers of events before them."""
+
+    words: Words  # a row for each event
+    numbers: dict[int, Vector]  # by attribute
+
+
 class WordMaker(EventWords):
-    """Makes words of values, keeps those of values that come often, and fills the book of names."""
+    """Makes words of values, keeps those of values that come often, and fills the book of names.
+
+    While first numbers are gathered, what is known of them changes with each event, in one step with the rows
+    (`after`, `_know`).
+    """
 
     def __init__(self, groups: Groups, seed: int) -> None:
         self.groups, self.seed = groups, seed
@@ -351,12 +402,19 @@ class WordMaker(EventWords):
         self._key = seed.to_bytes(8, "little")
         self._lock = new_lock()
         self._serve(groups.attributes, groups.extra == "ignore")
+        self._settings = [a if isinstance(a, Number) else None for a in groups.given]
+        self._of_codes: list[dict[int, int]] = [{} for _ in groups.attributes]
+        self._know(tuple(None if number is None else number.start() for number in self._settings))
 
     def _in_order(self, values: Any) -> Sequence[Any]:
         return self.groups.in_order(values)
 
     def _make(self, k: int, value: Any) -> int:
-        """The word of a value that is not kept, which is kept then."""
+        """The word of a value that is not kept, which is kept then; or that of a number, from what is known now."""
+        if (known := self._numbers[k]) is not None:
+            number = plain_number(self.groups.attributes[k], value)
+            absent = number != number  # noqa: PLR0124 - NaN
+            return self._of_code(k, MISSING if absent else known.code(number) if isinstance(known, Cuts) else NOT_YET)
         word = signed(self.of_value(k, value))
         if value is None or plain_value("", value) is not None:  # a NaN would never be found again
             cached = self._cached[k]
@@ -364,6 +422,31 @@ class WordMaker(EventWords):
                 cached.clear()
             cached[value] = type(value), word
         return word
+
+    def _of_code(self, k: int, code: int) -> int:
+        """The word of the code of a number of attribute k, with a sign."""
+        word = self._of_codes[k].get(code)
+        if word is None:
+            word = self._of_codes[k][code] = signed(hash_word(self._key, k, canonical("code", code)))
+        return word
+
+    @cached_property
+    def codes(self) -> dict[int, tuple[int, int]]:
+        """Words of numbers -> the attribute and the code: all that there can be."""
+        beyond = range(OUTSIDE, OUTSIDE + OCTAVES)
+        possible = [NOT_YET, MISSING, *range(OUTSIDE), *beyond, *(-code for code in beyond)]
+        numeric = [k for k, number in enumerate(self._settings) if number is not None]
+        return {self._of_code(k, code) & _MASK: (k, code) for k in numeric for code in possible}
+
+    def name_of(self, word: int) -> Value:
+        """The value of a word as `segments` shows it: the word itself, where no name is known."""
+        if self.groups.numbers and word in self.codes:
+            k, code = self.codes[word]
+            if code in (MISSING, NOT_YET):
+                return "missing" if code == MISSING else "not yet"
+            if isinstance(known := self._numbers[k], Cuts) and not len(known.edges) < code < OUTSIDE:
+                return known.name_of(code)
+        return self.book.get(word, f"{word:016x}")
 
     def of_value(self, k: int, value: Any) -> int:
         """The word of a value of attribute k."""
@@ -402,13 +485,36 @@ class WordMaker(EventWords):
         InvalidInput : a name is missing or unknown, a column has another length, or a value is none that an attribute
             can have. The message names the attribute and the first bad row.
         """
-        words = np.empty((events, len(self.groups.attributes)), dtype=np.uint64)
+        return self.after(self.pending(columns, events, first_row), in_turn=False)[0]
+
+    def pending(self, columns: Any, events: int, first_row: int = 0) -> PendingWords:
+        """The same, with numbers as they are: `after` makes their words."""
+        words, numbers = np.empty((events, len(self.groups.attributes)), dtype=np.uint64), {}
         for k, (name, column) in enumerate(zip(self.groups.attributes, self._columns(columns), strict=True)):
             values = read_column(name, column, "a one-dimensional column")
             if len(values) != events:
                 raise InvalidInput(f"{name} must have a value for each of the {events} scores, got {len(values)}")
-            self.of_column(k, values, words[:, k], first_row)
-        return words.view(np.int64).reshape(-1)
+            if self._settings[k] is None:
+                self.of_column(k, values, words[:, k], first_row)
+            else:
+                numbers[k] = plain_numbers(name, values)
+        return PendingWords(words, numbers)
+
+    def after(self, events: PendingWords, *, in_turn: bool = True) -> tuple[Ints, tuple[Known | None, ...]]:
+        """The words of events that come one after the other, and what is known of numbers after them.
+
+        Not in turn, each is the next one. Nothing changes: `_know` takes what is known.
+        """
+        words, found = events.words.view(np.int64), list(self._numbers)
+        for k, numbers in events.numbers.items():
+            number: Any = self._settings[k]
+            if in_turn:
+                codes, found[k] = number.codes_in_turn(found[k], numbers)
+            else:
+                codes = number.codes(found[k], numbers)
+            distinct, places = np.unique(codes, return_inverse=True)
+            words[:, k] = np.array([self._of_code(k, code) for code in distinct.tolist()])[places]
+        return words.reshape(-1), tuple(found)
 
     def of_column(self, k: int, column: Column, words: Words, first_row: int = 0) -> None:
         """Fill in the words of values of attribute k. Each distinct value is hashed once.
@@ -605,7 +711,13 @@ class GroupTable:
             "slots": slots.tolist(),
             "held": base64.b64encode(self.read_slots(slots).tobytes()).decode(),
             "book": [[f"{word:016x}", value] for word, value in list(self.maker.book.items())[-self.groups.cells :]],
+            **({"numbers": self._known_numbers()} if self.groups.numbers else {}),
         }
+
+    def _known_numbers(self) -> dict[str, Any]:
+        """What is known of the numbers that have no edges of their own."""
+        known = dict(zip(self.groups.attributes, self.maker._numbers, strict=True))
+        return {number.name: number.state(known[number.name]) for number in self.groups.numbers if not number.edges}
 
     @classmethod
     def from_dict(cls, data: Any, method: Method, row: Sequence[float]) -> GroupTable:
@@ -635,6 +747,12 @@ class GroupTable:
             if not isinstance(entry, list) or len(entry) != 2:
                 raise InvalidInput(f"book must hold pairs of a word and a value, got {shown(entry)}")
             table.maker.book[_word_from_hex("word", entry[0])] = plain_value("value in the book", entry[1])
+        known = {number.name: number.start() for number in groups.numbers}
+        given, wanted = data.get("numbers", {}), [number for number in groups.numbers if not number.edges]
+        if not isinstance(given, dict) or set(given) != {number.name for number in wanted}:
+            raise InvalidInput(f"groups must hold what is known of each number, got {shown(given)}")
+        known.update({number.name: number.read_state(given[number.name]) for number in wanted})
+        table.maker._know(tuple(known.get(name) for name in groups.attributes))
         table.check_slots(places, held, row)
         table.write_slots(places, held)
         return table
@@ -688,6 +806,7 @@ class GroupTable:
             "cells": int(row[at + OPENED] - row[at + EVICTED]),
             "opened": int(row[at + OPENED]),
             "evicted": int(row[at + EVICTED]),
+            **({"numbers": self._known_numbers()} if self.groups.numbers else {}),
         }
 
     def is_crowded(self, row: Sequence[float] | Vector) -> bool:
@@ -736,7 +855,7 @@ class GroupTable:
 
     def _value(self, word: int, first: int, second: int) -> Any:
         """A value by its name, where that is known, else its word; a pair of them for a crossing."""
-        names = [self.maker.book.get(part, f"{part:016x}") for part in ((first, second) if second else (word,))]
+        names = [self.maker.name_of(part) for part in ((first, second) if second else (word,))]
         return names[0] if len(names) == 1 else tuple(names)
 
 

@@ -496,13 +496,7 @@ class KeyedRows(Rows):
         """The pool's way through the batch; it also starts the rows from slot `opened` on."""
         pool = Pool(True, self.pool, self.initial, opened, self.method.scratch())
         events = loops.Batch(
-            batch.scores,
-            batch.outcomes,
-            NO_NUMBERS,
-            NO_NUMBERS,
-            NO_NUMBERS,
-            weights=batch.weights,
-            trials=batch.trials,
+            batch.scores, batch.outcomes, NO_NUMBERS, NO_NUMBERS, NO_NUMBERS, weights=batch.weights, trials=batch.trials
         )
         where = self.method.spec, pool, self.flat, self.stride, slots, events
         lists = (NO_INTS, NO_INTS) if arrivals is None else (arrivals.heads, arrivals.following)

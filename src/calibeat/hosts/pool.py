@@ -74,21 +74,14 @@ def learn(spec: Spec, pool: Pool, score: Vector, outcome: Outcome) -> float:
         return 0.0
     asked = ask(spec, row, score[0], receipt)
     played = play(spec, row, asked, 0.0, receipt)
-    if outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+    if outcome.y == outcome.y:
         settle(spec, row, row[N] + 1.0, asked, played.cell, outcome, receipt)
     return played.forecast
 
 
 @loop
 def pool_rows(
-    spec: Spec,
-    pool: Pool,
-    rows: Vector,
-    stride: int,
-    slots: Slots,
-    batch: Batch,
-    arriving: Ints,
-    following: Ints,
+    spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, batch: Batch, arriving: Ints, following: Ints
 ) -> None:
     """The pool's way through a batch; each new slot starts when its first event comes.
 
@@ -129,7 +122,7 @@ def pool_loop(
             opened += 1
         if not delayed:
             outcome, asked_for = outcome_of(batch, i, weighted), i < len(said)
-            if asked_for or outcome.y == outcome.y:  # noqa: PLR0124 - not NaN
+            if asked_for or outcome.y == outcome.y:
                 forecast = learn(spec, pool, batch.scores[i * size : (i + 1) * size], outcome)
                 if asked_for:
                     said[i] = forecast

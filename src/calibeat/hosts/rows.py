@@ -112,10 +112,12 @@ class StreamBatch(NamedTuple):
     outcomes: Vector
     planned: Schedule | None  # when late outcomes arrive; None: each at once
     raw_first: bool  # whether forecasts are the raw scores until the first outcome is learnt
-    words: Ints | None  # of the groups of each event
+    words: Any  # of the groups of each event, as `Rows.words_of` takes them
     issued: Vector | None  # when each score was issued, if that is known
     weights: Vector = NO_NUMBERS  # of the outcomes; none where all are 1
-    trials: Vector = NO_NUMBERS  # how many events each outcome is, which then is the share of ones; none where all are 1
+    trials: Vector = (
+        NO_NUMBERS  # how many events each outcome is, which then is the share of ones; none where all are 1
+    )
 
     def late(self) -> loops.Late | None:
         """When outcomes are learnt, as the loop takes it."""
@@ -293,13 +295,7 @@ class Rows(StreamRows):
             self.watch.check_weights(weighted, counted)
 
     def _update_slowly(
-        self,
-        stream: Stream,
-        forecast: AnyForecast,
-        y: float,
-        is_own: bool,
-        weight: float,
-        trials: float,
+        self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool, weight: float, trials: float
     ) -> UpdateStatus:
         with self:
             self.ready()
@@ -338,6 +334,8 @@ class Rows(StreamRows):
             forecasts, n, events = np.empty(len(batch.scores)), len(batch.outcomes), self.events_of(stream._slot)
             late, end = batch.late(), n if batch.planned is None else n + 1
             seen = self._seen(stream._slot)
+            words, gathered = self.words_of(batch.words)
+            batch = batch._replace(words=words)
             state, moves = self._moved(stream, batch, late, end, forecasts)
             pending = None
             if self.watch is not None:
@@ -348,6 +346,7 @@ class Rows(StreamRows):
                 [
                     (stream._ledger.batch, (events, batch.outcomes, due, end, batch.weights, batch.trials)),
                     *moves,
+                    *gathered,
                     (self._take, (stream, state, n, pending)),
                 ],
                 seen,
@@ -381,7 +380,18 @@ class Rows(StreamRows):
                 loops.run_batch(self.method.spec, played, played_batch, late, place, part.stop)
         return state, []
 
-    def predict_many(self, stream: Stream, scores: Vector, words: Ints | None) -> Vector:
+    def words_of(self, given: Any, *, in_turn: bool = True) -> tuple[Ints | None, list[Call]]:
+        """The words of the groups of events, and the calls that note their numbers while these are gathered.
+
+        `given` are words, or a `PendingWords`: the caller holds the rows, so no other event comes between. Not in turn,
+        each event is the next one.
+        """
+        if given is None or isinstance(given, np.ndarray):
+            return given, []
+        words, known = self.table.maker.after(given, in_turn=in_turn)
+        return words, [(self.table.maker._know, (known,))]
+
+    def predict_many(self, stream: Stream, scores: Vector, words: Any) -> Vector:
         """Forecast many scores from the present state of a stream."""
         K = self.method.numbers
         n, forecasts = len(scores) // K, np.empty(len(scores))
@@ -390,7 +400,7 @@ class Rows(StreamRows):
             self.aim(stream)
             draws, state = self._draws(stream, n), self.row(stream._slot).copy()
             if self.table is not None:  # the cells must stay as they are
-                self._forecast_all(state, scores, draws, words, forecasts)
+                self._forecast_all(state, scores, draws, self.words_of(words, in_turn=False)[0], forecasts)
                 return forecasts
         self._forecast_all(state, scores, draws, None, forecasts)
         return forecasts
@@ -416,7 +426,7 @@ class Rows(StreamRows):
 
     # ---- forecasts and outcomes in any order ------------------------------------------------------------------------
 
-    def issue(self, slots: Slots, scores: Vector, words: Ints | None = None) -> ReceiptArray:
+    def issue(self, slots: Slots, scores: Vector, words: Any = None) -> ReceiptArray:
         """Make forecasts in their order -> their receipts. The caller holds the rows."""
         n = len(slots)
         nothing, own = np.full(n, np.nan), np.full(n, -1)
@@ -444,7 +454,7 @@ class Rows(StreamRows):
         own: Ints,
         given: ReceiptArray,
         times: Vector,
-        words: Ints | None = None,
+        words: Any = None,
         weights: Vector = NO_NUMBERS,
         trials: Vector = NO_NUMBERS,
     ) -> tuple[FoldColumns, ReceiptArray]:
@@ -455,8 +465,9 @@ class Rows(StreamRows):
         """
         self.sign()
         seen, ledgers = self.begin(slots)
+        words, gathered = self.words_of(words)
         columns = FoldColumns(self._shape, slots, scores, outcomes, own, words)
-        columns.weights, columns.trials = weights, trials
+        columns.weights, columns.trials, columns.gathered = weights, trials, gathered
         names, _ = self.identities(slots)
         asked, found = columns.asked, np.zeros(len(slots), dtype=np.int64)
         events = numbered(self.matrix[:, self.width + EVENTS][: self.count_after].copy(), slots[asked])
@@ -480,6 +491,7 @@ class Rows(StreamRows):
         calls: list[Call] = [
             (self._settle_all, told),
             (fold_rows, (self.method.spec, columns.cells, *state, work, self.pool_of(work.work))),
+            *columns.gathered,
             (self._account, (ledgers, work.slots, count, self.clock + int(asked.sum()))),
         ]
         if self.watch is not None:
@@ -772,7 +784,7 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
             continue
         row = rows[slot * stride : (slot + 1) * stride]
         outcome = outcome_in(work, i)
-        is_learnt = outcome.y == outcome.y  # noqa: PLR0124 - not NaN
+        is_learnt = outcome.y == outcome.y
         at = (work.sources[i] if is_learnt else i) * work.size
         lane = work.receipts[at + lanes : at + end]
         forecast = work.receipts[at + PROBABILITY : at + SCORE]
@@ -824,12 +836,14 @@ class FoldColumns:
     """The columns of a call: what is asked, what is brought, and a receipt for each operation.
 
     A stream with groups has `cells`, and `words` for each operation; they are on its receipts, if so many are given.
+    While numbers are gathered, calls of `gathered` note those of the forecasts.
     """
 
     cells: Cells = NO_CELLS
     words: Ints = NO_INTS
     weights: Vector = NO_NUMBERS
     trials: Vector = NO_NUMBERS
+    gathered: Sequence[Call] = ()
 
     def __init__(
         self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints, words: Ints | None = None

@@ -61,7 +61,7 @@ from calibeat.core.method import Method, method_named
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
 from calibeat.hosts.calibrator import Calibrator, add_hints
-from calibeat.hosts.groups import Groups
+from calibeat.hosts.groups import Attributes, Groups
 from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
 
@@ -102,9 +102,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         and a quarter of the rows in the order of time. As many as there are rows: all come together at the end, as in
         `partial_fit`. A method that weighs what it has said, as AUTO does, should be told how far ahead it will be
         asked, and 0 only if a label comes after each row.
-    groups : names of attributes of each row, such as country and device, or a `Groups`: forecasts then hold within each
-        of their values. The values are columns of X with these names, or come as ``groups=`` of each method, a data
-        frame or an array, also by scikit-learn's metadata routing. Two classes, and methods with `Lanes` (AUTO).
+    groups : names of attributes of each row, such as country and device, a `Number` for one such as age, or a `Groups`:
+        forecasts then hold within each of their values. The values are columns of X with these names, or come as
+        ``group_values=`` of each method, a data frame or an array, also by scikit-learn's metadata routing. (There
+        ``groups=`` belongs to splitters such as `GroupKFold`.) Two classes, and methods with `Lanes` (AUTO).
     random_state : a whole number, the seed of the folds, of the order of shuffled rows, and of the draws of a hedging
         method; None is 0.
 
@@ -159,7 +160,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     >>> country = np.array([["fr"], ["it"]])[np.arange(3000) % 2]
     >>> model = OnlineCalibratedClassifier(FrozenEstimator(base), groups=["country"])
-    >>> model.fit(X[:2000], y[:2000], groups=country[:2000]).predict_proba(X[2000:], groups=country[2000:]).shape
+    >>> model = model.fit(X[:2000], y[:2000], group_values=country[:2000])
+    >>> model.predict_proba(X[2000:], group_values=country[2000:]).shape
     (1000, 2)
 
     Raises
@@ -186,7 +188,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         ensemble: bool = True,
         order: str = "shuffled",
         delay: int | None = None,
-        groups: Groups | Sequence[str] | None = None,
+        groups: Groups | Attributes | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.estimator = estimator
@@ -198,15 +200,15 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, group_values: Any = None, **params: Any) -> Self:
         """Fit the base on all the rows, and calibrate it by scores of clones that have not seen the row they score.
 
         With scikit-learn's metadata routing, further arguments are those that the base requests.
         """
         X, y, weights = self._checked(X, y, sample_weight)
-        columns, model, clones = group_columns(self, X, groups), clone(self.estimator), list[Any]()
+        columns, model, clones = group_columns(self, X, group_values), clone(self.estimator), list[Any]()
         frozen = isinstance(model, FrozenEstimator)
-        of_base = self._params_of_base(model, weights, groups, params)
+        of_base = self._params_of_base(model, weights, group_values, params)
         counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
         if frozen:
             check_is_fitted(model)
@@ -236,7 +238,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return self._take(model, clones, classes, calibrator, method, scale, within)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, groups: Any = None
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, group_values: Any = None
     ) -> Self:
         """Learn labels that have arrived. The base is not touched.
 
@@ -258,7 +260,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         check_is_fitted(model)
         labels = self.classes_ if started else classes_of(model, None)
         check_classes(classes, labels)
-        columns, outcomes = group_columns(self, X, groups), outcomes_of(y, labels)
+        columns, outcomes = group_columns(self, X, group_values), outcomes_of(y, labels)
         if started:
             learn_together(self.calibrator_, self._scores(X), outcomes, columns, weights)
             return self
@@ -269,24 +271,24 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         learn_together(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, columns, weights)
         return self._take(model, [], labels, calibrator, method, scale, WHOLE)
 
-    def predict_proba(self, X: Any, groups: Any = None) -> Vector:
+    def predict_proba(self, X: Any, group_values: Any = None) -> Vector:
         """Probabilities of the classes, from what is known now; nothing is learnt."""
         check_is_fitted(self)
-        p: Vector = self.calibrator_.predict_many(self._scores(X), **as_argument(group_columns(self, X, groups)))
+        p: Vector = self.calibrator_.predict_many(self._scores(X), **as_argument(group_columns(self, X, group_values)))
         return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
 
-    def predict(self, X: Any, groups: Any = None) -> Labels:
+    def predict(self, X: Any, group_values: Any = None) -> Labels:
         """The most probable class."""
-        p = self.predict_proba(X, groups)
+        p = self.predict_proba(X, group_values)
         return self.classes_[p.argmax(axis=1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, group_values: Any = None) -> float:
         """The share of rows whose class `predict` names."""
-        return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
+        return float(accuracy_score(y, self.predict(X, group_values), sample_weight=sample_weight))
 
     # ---- labels that come later, by receipts ----------------------------------------------------------------------
 
-    def forecast(self, X: Any, groups: Any = None) -> list[Any]:
+    def forecast(self, X: Any, group_values: Any = None) -> list[Any]:
         """Forecast rows one after the other: a receipt for each, to be kept until its label is known.
 
         A receipt is the `Forecast` of `Calibrator.predict` (a `MultiForecast` of more than two classes). As a number it
@@ -302,7 +304,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         (['learnt', 'learnt'], 'repeated')
         """
         check_is_fitted(self)
-        return forecast_rows(self, self._scores(X), group_columns(self, X, groups))
+        return forecast_rows(self, self._scores(X), group_columns(self, X, group_values))
 
     def update(self, forecasts: Any, y: Any, sample_weight: Any = None) -> str | list[str]:
         """Learn the labels of receipts that `forecast` has given: one or many, in any order, at any time.
@@ -334,17 +336,20 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return X, checked_labels(y), weights_of(sample_weight, _num_samples(y), some=every)
 
     def _params_of_base(
-        self, model: Any, weights: Vector | None, groups: Any, params: dict[str, Any]
+        self, model: Any, weights: Vector | None, group_values: Any, params: dict[str, Any]
     ) -> dict[str, Any]:
         """The arguments of the base's `fit`: with metadata routing those that it requests, without it the weights."""
         frozen = isinstance(model, FrozenEstimator)
         if get_config()["enable_metadata_routing"]:
-            given = {"sample_weight": weights, "groups": groups, **params}
+            given = {"sample_weight": weights, "group_values": group_values, **params}
             given = {name: value for name, value in given.items() if value is not None}
             of_base: dict[str, Any] = dict(process_routing(self, "fit", **given).estimator.fit) if given else {}
             return {} if frozen else of_base
         if params:
-            raise TypeError(f"{type(self).__name__} got unexpected arguments: {', '.join(params)}")
+            hint = (
+                " - values of groups are group_values=, as groups= belongs to splitters" if "groups" in params else ""
+            )
+            raise TypeError(f"{type(self).__name__} got unexpected arguments: {', '.join(params)}{hint}")
         if weights is None or frozen:
             return {}
         if has_fit_parameter(model, "sample_weight"):
@@ -426,8 +431,8 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         (which is ``"multi"``), ``"ots"`` or ``"raw"``.
     scale : "probability", or "logit" for the values of a `decision_function`.
     order, delay : of `fit`, as of `OnlineCalibratedClassifier`.
-    groups : names of attributes of each row, or a `Groups`. The values are columns of X with these names, beside the
-        scores, or come as ``groups=`` of each method.
+    groups : names of attributes of each row, a `Number` for one such as age, or a `Groups`. The values are columns of X
+        with these names, beside the scores, or come as ``group_values=`` of each method.
     random_state : a whole number, the seed of the order of shuffled rows and of the draws of a hedging method; None
         is 0.
 
@@ -467,7 +472,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         scale: str = "probability",
         order: str = "shuffled",
         delay: int | None = None,
-        groups: Groups | Sequence[str] | None = None,
+        groups: Groups | Attributes | None = None,
         random_state: int | None = 0,
     ) -> None:
         self.method = method
@@ -477,24 +482,24 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.groups = groups
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, group_values: Any = None) -> Self:
         """Forget what was learnt, and learn from these rows; those of weight 0 are left out."""
-        return self._learn(X, y, None, sample_weight, groups, together=False, reset=True)
+        return self._learn(X, y, None, sample_weight, group_values, together=False, reset=True)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, groups: Any = None
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, group_values: Any = None
     ) -> Self:
         """Learn labels that have arrived together: forecast all the rows, then learn all of them.
 
         `classes` names all of them if the first rows do not have each.
         """
         first = not hasattr(self, "calibrator_")
-        return self._learn(X, y, classes, sample_weight, groups, together=True, reset=first)
+        return self._learn(X, y, classes, sample_weight, group_values, together=True, reset=first)
 
-    def transform(self, X: Any, groups: Any = None) -> Vector:
+    def transform(self, X: Any, group_values: Any = None) -> Vector:
         """Forecasts, in the shape of the scores; a column of a data frame if X is one."""
         check_is_fitted(self)
-        columns = group_columns(self, X, groups)
+        columns = group_columns(self, X, group_values)
         scores, shape, X = self._read(X, reset=False)
         p = self.calibrator_.predict_many(self._as_probability(scores, self.margin_scale_), **as_argument(columns))
         if len(shape) > 1:
@@ -503,10 +508,10 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         # scikit-learn makes a frame of what it gets; a column of another library would not fit into it.
         return like(X, p) if kind == "default" or type(X).__module__.startswith(kind) else p.reshape(-1, 1)
 
-    def forecast(self, X: Any, groups: Any = None) -> list[Any]:
+    def forecast(self, X: Any, group_values: Any = None) -> list[Any]:
         """Forecast rows one after the other, a receipt for each: see `OnlineCalibratedClassifier.forecast`."""
         check_is_fitted(self)
-        columns = group_columns(self, X, groups)
+        columns = group_columns(self, X, group_values)
         scores = self._as_probability(self._read(X, reset=False)[0], self.margin_scale_)
         return forecast_rows(self, scores, columns)
 
@@ -516,12 +521,12 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return update_rows(self.calibrator_, forecasts, y, self.classes_, sample_weight)
 
     def _learn(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, groups: Any, *, together: bool, reset: bool
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, group_values: Any, *, together: bool, reset: bool
     ) -> Self:
         check_choice("order", self.order, ORDERS)
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        columns = group_columns(self, X, groups)
+        columns = group_columns(self, X, group_values)
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
         scores, shape, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         require_labels(self, y)
@@ -735,14 +740,17 @@ def group_columns(estimator: Any, X: Any, given: Any) -> Any:
     if estimator.groups is None:
         if given is not None:
             name = type(estimator).__name__
-            raise InvalidInput(f"groups must be named first, {name}(..., groups=[...]), got values of a model without")
+            raise InvalidInput(
+                f"groups must be named first, {name}(..., groups=[...]), got group_values of a model without"
+            )
         return None
     if given is None:
         names, frame = Groups.of(estimator.groups).attributes, as_frame(X)
         lacking = [name for name in names if frame is None or name not in frame.columns]
         if lacking:
             raise InvalidInput(
-                f"groups must be columns of X, or be given by groups=: {', '.join(names)}; got none for {lacking[0]!r}"
+                f"groups must be columns of X, or be given by group_values=: {', '.join(names)}; "
+                f"got none for {lacking[0]!r}"
             )
         given = {name: frame[name].to_native() for name in names}
     check_consistent_length(X, *(given.values() if isinstance(given, Mapping) else [given]))

@@ -94,10 +94,10 @@ class GroupsOfLog:
         ------
         InvalidInput : if they are no names, or there are too many.
         """
-        plan = asked if isinstance(asked, Groups) else None
+        plan = asked.refuse_numbers("a backtest") if isinstance(asked, Groups) else None
         names = plan.attributes if plan else names_in(asked) if isinstance(asked, str) else asked
-        checked = Groups(names, crossings=[]).attributes  # what is wrong with them is said there
-        attributes = [Attribute.of(name, header) for name in checked]
+        checked = Groups(names, crossings=[]).refuse_numbers("a backtest")  # what is wrong with them is said there
+        attributes = [Attribute.of(name, header) for name in checked.attributes]
         settings: dict[str, Any] = {}
         if plan is not None:
             crossings = [[Attribute.of(name, header).name for name in pair] for pair in plan.crossings]
