@@ -9,6 +9,10 @@ import math
 
 import numpy as np
 
+from calibeat import AUTO
+from calibeat.core import layout
+from calibeat.core import spline as spline_layout
+
 # ---- constants -----------------------------------------------------------------------------------------------------
 LO, HI = 1e-5, 1.0 - 1e-5  # scores are clipped to [LO, HI]; a clipped score equal to LO or HI is an ATOM
 EPS = 1e-7  # lane probabilities and the spline forecast live in [EPS, 1-EPS]
@@ -380,12 +384,25 @@ def run(score, outcome, delay=None):
 
 # Where the reference keeps what calibeat's row has: (first index there, first index here, how many).
 THERE = (A, W, OA, GW, DELAY, V, ATOM, KC, GV, WH, N)
-HERE = (2, 38, 44, 49, 51, 52, 55, 59, 131, 135, 1)
+CELLS = AUTO.spec.cells
+HERE = (
+    layout.THETA,
+    layout.WEIGHT,
+    layout.OPS_A,
+    layout.STALENESS,
+    layout.MEAN_LAG,
+    CELLS + spline_layout.SPLINE_WEIGHT,
+    CELLS + spline_layout.ATOMS,
+    CELLS + spline_layout.SCORE_OFFSETS,
+    CELLS + spline_layout.SPLINE_STALENESS,
+    AUTO.spec.horizon,
+    layout.N,
+)
 SAME = tuple(zip(THERE, HERE, (36, 6, 5, 2, 1, 3, 4, 72, 2, 36, 1), strict=True))
 
 
 def as_reference(row):
-    """A row of AUTO in the order of the reference; it also has t, and two numbers of evidence."""
+    """A row of AUTO in the order of the reference; it also has t, sums of weights, and two numbers of evidence."""
     there = np.zeros(ROW)
     for at, here, count in SAME:
         there[at : at + count] = row[here : here + count]
