@@ -196,8 +196,15 @@ def settle_weighted(
 
 @kernel
 def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
-    """The forecast as it was issued; of methods that do not remember it, what the expert says now."""
-    return receipt[FORECAST] if spec.mixes else asked.expert
+    """The forecast as it was issued; of methods that do not remember it, what the expert says now.
+
+    Of learners that fit again it is the score: a fit may come before this outcome or behind it (`refit`).
+    """
+    if spec.mixes:
+        return receipt[FORECAST]
+    if spec.learner == REFIT:
+        return asked.x0 if spec.features == HISTOGRAM else sigmoid(logit_of(spec.features, asked.x0, asked.x1))
+    return asked.expert
 
 
 @kernel
@@ -246,7 +253,8 @@ def look_back(
         if lanes:
             lanes_exponents(row, spec.clip, x0, x1, lesson, spec.horizon, receipt, late)
         exps(late[SPLINE_EXPONENTS:PHI])
-        beginner = splines and is_beginner(row[N], receipt[SEEN])
+        # A learner that fits again says now what it says before or behind a fit, which may come at either time.
+        beginner = splines and spec.learner != REFIT and is_beginner(row[N], receipt[SEEN])
         if beginner and lanes:
             around = lanes_now(row, clipped(receipt[SCORE], spec.clip), spec.horizon, late)
         elif beginner:
