@@ -411,7 +411,7 @@ def test_hostile_headers_are_sentences(tmp_path: Path) -> None:
         ("ledgers", [0, 0, 0, 12]),
         ("ledgers", [0, 0, 0, -1]),
         ("ledgers", [0, 0, 0, 2**62]),
-        ("settled", [4, *[0] * 8, ZERO, ZERO, ZERO, ZERO]),  # more than it has learnt
+        ("settled", [2, *[0] * 8, ZERO, ZERO]),  # more than it has learnt
         ("settled", [2, *[0] * 7, 2, OPEN, ZERO]),  # with weights or without
         ("settled", [2, *[0] * 7, 1, OPEN, ZERO]),  # the weight is not there
     ],
