@@ -254,7 +254,10 @@ def _counts(width: int, spread: float) -> list[Block]:
     """
     events = Limit("events at the last outcome", 0.0, MOST_COUNT, whole=True, under=width + EVENTS)
     counts = Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
-    once, squared = Limit("sums of weights", 0.0, 0.0, rises=spread), Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT)
+    once, squared = (
+        Limit("sums of weights", 0.0, 0.0, rises=spread),
+        Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT),
+    )
     clipped = Limit("clipped weights", 0.0, MOST_COUNT, whole=True, under=N - CLIPPED)
     return [counts, Block((once, squared)), Block((once, squared)), Block((once, squared, clipped))]
 
