@@ -1513,6 +1513,16 @@ def draw_in_order(uint64_t key, uint64_t first, double[::1] draws):
             draws[i] = uniform_of(key, first + <uint64_t>i)
 
 
+def draw_next(const uint64_t[:] keys, double[::1] counts, const int32_t[:] slots, double[::1] draws):
+    """The draw of each event, the next of the stream at its slot; `counts` has how many each stream has had."""
+    cdef Index i, slot
+    with nogil:
+        for i in range(draws.shape[0]):
+            slot = slots[i]
+            draws[i] = uniform_of(keys[slot], <uint64_t>counts[slot])
+            counts[slot] += 1.0
+
+
 def draw_each(const uint64_t[:] keys, const uint64_t[:] events, double[::1] draws):
     """The draws of these events, each of the stream with its key."""
     cdef Index i

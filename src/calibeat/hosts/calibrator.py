@@ -294,7 +294,7 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
 
     >>> from calibeat import TOPS
     >>> f"{issuer_name(TOPS, 0, 0):016x}"
-    'd9169e331ae0b5d7'
+    'b38b42aca7b5da61'
     """
     return stream_key(stream_key(seed, stream), repr(method) + groups)
 
@@ -635,7 +635,7 @@ class Calibrator(Stream):
         if rows.refitter is None:
             return rows.learn(slots, outcomes, given)
         found = np.zeros(len(outcomes), dtype=np.int64)
-        names, _ = rows.identities(slots)
+        names = rows.issuers(slots)
         rows._judge(given, EVERY, slots, names, found, strict=False)
         for at in (found == LEARNT).nonzero()[0].tolist():
             try:
