@@ -340,8 +340,11 @@ class StreamOfRows(Rows):
             _log.warning(self.table.warning(self.row(0)))
         if self.refitter is None:
             return
-        learnt, learner = int(self.row(0)[N]), self.method.learner
-        self.refitter.forget(learnt)
+        with self:
+            learnt, learner = int(self.row(0)[N]), self.method.learner
+            self.refitter.forget(learnt)
+            until = self.refitter.until(learnt)
+            self._remember_in(self.refitter.past, until)
         if learnt >= learner.after and not self._warned_of_ball and on_the_ball(self.method, self.row(0)):
             self._warned_of_ball = True
             _log.warning(
