@@ -184,15 +184,22 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
 @loop
 def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, no groups, and outcomes at once."""
-    many, small = len(streams.slots) > 0, spec._replace(receipt=0, mixes=False, guard=0)
+    many, guarded = len(streams.slots) > 0, spec._replace(mixes=False)
+    small = guarded._replace(receipt=0, guard=0)
     if many and is_auto(spec):
         event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, False)
-    elif many:
+    elif many and spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False, False)
+    elif many and spec.guard > 0:
+        event_loop(guarded, cells, streams, batch, late, place, end, True, False, False, False, False)
+    elif many:
+        event_loop(small, cells, streams, batch, late, place, end, True, False, False, False, False)
     elif is_auto(spec):
         event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, False)
-    elif spec.receipt > 0:
+    elif spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, False)
+    elif spec.guard > 0:
+        event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, False, False)
     elif spec.features == PLATT and spec.learner == ONS_STEP:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
         event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, False)
@@ -207,8 +214,10 @@ def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Lat
         event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False, False)
     elif is_auto(spec):
         event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False, False)
-    elif spec.receipt > 0:
+    elif spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, False)
+    elif spec.guard > 0:
+        event_loop(spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False)
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
         event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, False)

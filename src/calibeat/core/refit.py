@@ -257,6 +257,7 @@ class Histogram(Features):
 
 # ---- fits between stretches of events ------------------------------------------------------------------------------
 
+NEVER = 2**62  # a number of outcomes
 STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
 
 
@@ -322,6 +323,16 @@ class Refitter:
         self._remember(learnt - 1, np.array([score]), np.array([y]), given)
         if learnt in self._due(learnt - 1, learnt):
             self._fit(row, learnt)
+
+    def until(self, learnt: int) -> int:
+        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns."""
+        after, every = self._learner.after, self._learner.every
+        if learnt >= after and every == 0:  # nothing is remembered any more
+            return NEVER
+        if len(self.past.weights):  # which a compiled call does not know
+            return 0
+        due = after if learnt < after else learnt + every - (learnt - after) % every
+        return int(min(due, self.past.dropped + len(self.past.y) + 1))
 
     def _due(self, learnt: int, count: int) -> range:
         """The numbers of outcomes, after the first `learnt` and up to `count`, at which a fit is due."""

@@ -165,7 +165,7 @@ class Bank:
         name = stream_key(stream_key(draws, "a bank"), described)
         self._rows = KeyedRows(
             method,
-            lambda key: (stream_key(name, key), stream_key(draws, key)),
+            (name, draws),
             SlotWatch(*settings, now),
             pooled=self._prior is not None,
             generation=None if self._stream is None else 0,

@@ -304,7 +304,7 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
 
     >>> from calibeat import TOPS
     >>> f"{issuer_name(TOPS, 0, 0):016x}"
-    'd9169e331ae0b5d7'
+    'b38b42aca7b5da61'
     """
     return stream_key(stream_key(seed, stream), repr(method) + groups)
 
@@ -378,8 +378,11 @@ class StreamOfRows(Rows):
             _log.warning(self.table.warning(self.row(0)))
         if self.refitter is None:
             return
-        learnt, learner = int(self.row(0)[N]), self.method.learner
-        self.refitter.forget(learnt)
+        with self:
+            learnt, learner = int(self.row(0)[N]), self.method.learner
+            self.refitter.forget(learnt)
+            until = self.refitter.until(learnt)
+            self._remember_in(self.refitter.past, until)
         if learnt >= learner.after and not self._warned_of_ball and on_the_ball(self.method, self.row(0)):
             self._warned_of_ball = True
             _log.warning(
@@ -696,7 +699,7 @@ class Calibrator(Stream):
         if rows.refitter is None:
             return rows.learn(slots, outcomes, given, weights, trials)
         found = np.zeros(len(outcomes), dtype=np.int64)
-        names, _ = rows.identities(slots)
+        names = rows.issuers(slots)
         rows._judge(given, EVERY, slots, names, found, strict=False)
         for at in (found == LEARNT).nonzero()[0].tolist():
             try:
