@@ -98,8 +98,24 @@ def expert(spec: Spec, row: Vector, score: float, x0: float, x1: float, x2: floa
 
 
 @kernel
+def in_log(odds: float, p: float) -> float:
+    """A probability in the odds of the log, which are so many times larger; 0 and 1 stay."""
+    return p * odds / (p * odds + (1.0 - p)) if odds != 1.0 else p
+
+
+@kernel
+def in_truth(odds: float, p: float) -> float:
+    """The inverse of `in_log`."""
+    return p / (p + (1.0 - p) * odds) if odds != 1.0 else p
+
+
+@kernel
 def ask(spec: Spec, row: Vector, score: float, receipt: Vector) -> Asked:
-    """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt."""
+    """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt.
+
+    From here to the forecast everything is in the odds of the log (`Method`, kept).
+    """
+    score = in_log(spec.odds, score)
     x0, x1, x2 = features_of(spec.features, spec.clip, score)
     if not spec.mixes:
         return expert(spec, row, score, x0, x1, x2)
@@ -116,6 +132,7 @@ def ask(spec: Spec, row: Vector, score: float, receipt: Vector) -> Asked:
 @kernel
 def ask_again(spec: Spec, row: Vector, score: float) -> Asked:
     """The same, now, for the score of an earlier event; lanes look after themselves."""
+    score = in_log(spec.odds, score)
     x0, x1, x2 = features_of(spec.features, spec.clip, score)
     if spec.mixes and spec.learner == LANES:
         return Asked(x0, x1, x2, 0.0, 0.0)
@@ -149,6 +166,7 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
         low, high, weight = guard(row, spec.guard, spec.guard_bins, spec.slack, spec.spring, p)
         forecast = low if u < weight else high
         receipt[spec.guard_receipt + GUARDED], receipt[spec.guard_receipt + ISSUED] = p, forecast
+    forecast, low, high = in_truth(spec.odds, forecast), in_truth(spec.odds, low), in_truth(spec.odds, high)
     return Played(forecast, cell, b, low, high, weight)
 
 

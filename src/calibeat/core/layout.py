@@ -43,6 +43,7 @@ class Spec(NamedTuple):
     features: int = 0
     d: int = 0  # parameters
     clip: float = 0.0  # of the score
+    odds: float = 1.0  # how many times larger the odds are in the log than in truth, where it kept more of the ones
     histogram_bins: int = 0
     learner: int = 0
     gain: float = 0.0  # ONS: 1/gamma.  OGD: D/G.  AIOLI: 1/(1 + B R_x)

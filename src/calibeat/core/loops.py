@@ -217,7 +217,9 @@ def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Lat
     elif spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, False)
     elif spec.guard > 0:
-        event_loop(spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False)
+        event_loop(
+            spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False
+        )
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
         event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, False)
@@ -308,7 +310,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 else:
                     words = batch.words[j * attributes : (j + 1) * attributes]
                     if stats > 0:
-                        add_losses(row, stats, score[0], forecast[0], outcome)
+                        add_losses(row, stats, spec.odds, score[0], forecast[0], outcome)
                     weight = learn_late(
                         spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped
                     )
@@ -360,7 +362,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 else:
                     settle(spec, row, now, asked, played.cell, outcome, receipt)
                 if stats > 0:
-                    add_losses(row, stats, score[0], played.forecast, outcome)
+                    add_losses(row, stats, spec.odds, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:
             for k in range(K):
                 forecast[k] = score[k]
