@@ -172,8 +172,8 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 
 @kernel
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector) -> float:
-    """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
-    number of forecasts made so far -> its weight, as it was clipped."""
+    """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is
+    the number of forecasts made so far -> its weight, as it was clipped."""
     if is_plain(row, outcome):
         return settle_plain(spec, row, t, asked, cell, outcome.y, receipt)
     return settle_apart(spec, row, t, asked, cell, outcome, receipt)
@@ -228,7 +228,7 @@ def learn_lesson(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, les
 
 
 @kernel
-def look_back(
+def look_back(  # noqa: C901 - what is taken together stands together
     spec: Spec, row: Vector, asked: Asked, lesson: Lesson, m: float, receipt: Vector, late: Vector
 ) -> Hindsight:
     """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m.

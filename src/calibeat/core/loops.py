@@ -74,8 +74,9 @@ class Batch(NamedTuple):
 
     For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
     the label, and `work` is scratch (`vector.scratch`), which no other thread may use. With groups `words` has those of
-    the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none where
-    all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it has room.
+    the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none
+    where all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it
+    has room.
     """
 
     scores: Vector
@@ -401,7 +402,7 @@ def learn_late(
     receipt: Vector,
     grouped: bool,
 ) -> float:
-    """Learn the outcome of an earlier event, with groups or without: the expert is asked again -> the clipped weight."""
+    """Learn the outcome of an earlier event, with groups or without; the expert is asked again -> the clipped weight."""
     asked = ask_again(spec, row, score)
     if grouped:
         settle_grouped(spec, cells, row, t, asked, cell, outcome, words, receipt)

@@ -303,7 +303,7 @@ def params_of_weights(method: Method, row: Any) -> dict[str, float]:
 
 
 def _in_truth(method: Method, params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that speak of true odds: with z the logit, a (z + ln odds) + b - ln odds = a z + b + (a - 1) ln odds."""
+    """Parameters of true odds: with z the logit, a (z + ln odds) + b - ln odds = a z + b + (a - 1) ln odds."""
     if method.odds == 1.0 or "b" not in params:
         return params
     return {**params, "b": params["b"] + (params["a"] - 1.0) * ln(method.odds)}

@@ -30,7 +30,7 @@ from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
 from calibeat.core.loops import NO_NUMBERS
-from calibeat.core.method import AUTO, Method, method_named, name_of
+from calibeat.core.method import AUTO, Method, described, method_named, name_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST
 from calibeat.errors import CalibeatError, InvalidInput, UnknownForecast, UnknownKey
@@ -834,10 +834,9 @@ class Bank:
             return self._slot(key) >= 0
 
     def __repr__(self) -> str:
-        name = name_of(self._rows.method)
         with self._rows as rows:
             keys, events = len(self), int(rows.stats(EVENTS).sum())
-        return f"Bank({name.upper() if name else self._rows.method}, keys={keys}, events={events})"
+        return f"Bank({described(self._rows.method)}, keys={keys}, events={events})"
 
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.

@@ -38,7 +38,7 @@ from calibeat.core.algebra import ln
 from calibeat.core.layout import SQUARES, TOTAL, N
 from calibeat.core.limits import check_row
 from calibeat.core.loops import NO_NUMBERS
-from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
+from calibeat.core.method import AUTO, Method, described, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
@@ -560,8 +560,8 @@ class Calibrator(Stream):
         ----------
         scores : probabilities in [0, 1].
         outcomes : 0 or 1 (False or True); with `of` the number of ones.
-        weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios matter.
-            Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
+        weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios
+            matter. Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
         of : for rows that are counts: how many events each row is, of which `outcomes` are ones.
         groups : the values of the attributes, where the calibrator has groups: a dict of columns, a data frame, an
             Arrow table, or a 2-d array (events x attributes).
@@ -586,8 +586,8 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : a score, an outcome, a weight, a group or a due time is impossible; the message names the first bad
-            row. Or the method or a monitor cannot learn weights.
+        InvalidInput : a score, an outcome, a weight, a group or a due time is impossible; the message names the first
+            bad row. Or the method or a monitor cannot learn weights.
         """
         probabilities, rows = self._check_scores(scores), self._made()
         n = len(probabilities) // rows.method.numbers
@@ -1041,9 +1041,8 @@ class Calibrator(Stream):
 
     def __repr__(self) -> str:
         method, table = self._rows.method, self._rows.table
-        name = name_of(method)
         groups = "" if table is None else f", groups={table.groups.given}"
-        shown_method = f"{name.upper() if name else method}{groups}"
+        shown_method = f"{described(method)}{groups}"
         with self._held():
             return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
 

@@ -929,8 +929,9 @@ class FoldColumns:
             u = np.zeros(len(slots))
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64), self.receipts.itemsize // 8
-        room = self._method.scratch(), self.words, self.weights, self.trials
-        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, *room)
+        work: Vector = self._method.scratch()
+        told = self.words, self.weights, self.trials
+        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, work, *told)
 
     def watched(self) -> tuple[Vector, Vector, Vector]:
         """Forecast, outcome and score of each operation, as monitors read them."""
