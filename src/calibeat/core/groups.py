@@ -420,9 +420,9 @@ def settle_found(
 ) -> None:
     """The same, where `cells.found` has what `find_cells` finds."""
     if is_plain(row, outcome):
-        if not spec.draws:
-            note_event(row, spread(outcome.y, issued(spec, receipt)))
         learn_found(spec, cells, row, t, asked, cell, one_event(outcome.y), words, receipt)
+        if not spec.draws:
+            note_event(row, row[N] - 1.0, spread(outcome.y, issued(spec, receipt)))
     elif not is_nothing(outcome):
         lesson = pace(row, outcome, spread(outcome.y, issued(spec, receipt)))
         learn_weighted(spec, cells, row, t, asked, cell, lesson, words, receipt)

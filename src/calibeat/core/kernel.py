@@ -48,6 +48,7 @@ from .layout import THETA, N, Spec, T
 from .learners import (
     AIOLI_STEP,
     LANES,
+    NONE,
     OGD_STEP,
     ONS_STEP,
     REFIT,
@@ -182,10 +183,16 @@ def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: 
 @kernel
 def settle_plain(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> float:
     """`settle` for one event of weight 1, in a stream that never had another one."""
-    if not spec.draws:
-        note_event(row, spread(y, issued_or_expert(spec, asked, receipt)))
     learn_lesson(spec, row, t, asked, cell, one_event(y), receipt)
+    if takes_weights(spec):
+        note_event(row, row[N] - 1.0, spread(y, issued_or_expert(spec, asked, receipt)))
     return 1.0
+
+
+@kernel
+def takes_weights(spec: Spec) -> bool:
+    """Whether weights make a difference to a method, and it can learn them."""
+    return not spec.draws and (spec.learner != NONE or spec.calibeater != KEEP)
 
 
 @loop  # apart from those who never need it

@@ -11,7 +11,7 @@ from typing import NamedTuple
 # ---- the row -----------------------------------------------------------------------------------------------------
 T = 0  # forecasts made when the row last moved
 N = 1  # outcomes learnt
-# Of the weights of outcomes (`weights` says what they are for). While each outcome was one event of weight 1, `TOTAL` is 0.
+# Of the weights of outcomes (see `weights`). While each outcome was one event of weight 1, `TOTAL` is 0.
 SUM, SUM_SQUARED = 2, 3  # sums of w v and w^2 v over this block of outcomes
 SUM_BEFORE, SUM_SQUARED_BEFORE = 4, 5  # over the block before
 TOTAL, SQUARES = 6, 7  # sums of w and w^2 over all events

@@ -402,7 +402,7 @@ def learn_late(
     receipt: Vector,
     grouped: bool,
 ) -> float:
-    """Learn the outcome of an earlier event, with groups or without; the expert is asked again -> the clipped weight."""
+    """Learn the outcome of an earlier event, for which the expert is asked again -> its weight, as it was clipped."""
     asked = ask_again(spec, row, score)
     if grouped:
         settle_grouped(spec, cells, row, t, asked, cell, outcome, words, receipt)

@@ -1164,7 +1164,7 @@ def paced(row: Vector, outcome: Outcome, forecast: Vector) -> Lesson:
     """What is to be learnt of a label; v = 1 - 2 p_y + sum p^2, p the forecast as it was issued."""
     v = max(LEAST_SPREAD, 1.0 - 2.0 * forecast[int(outcome.y)] + dot(forecast, forecast))
     if is_plain(row, outcome):
-        note_event(row, v)
+        note_event(row, row[N], v)
         return one_event(outcome.y)
     return pace(row, outcome, v)
 
