@@ -1003,12 +1003,14 @@ class Calibrator(Stream):
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
-        method, row = self._rows.method, self.row
+        method = self._rows.method
         if not method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(method) or method}"
             )
+        with self._held() as rows:
+            row = rows.row(self._slot).copy()
         if row[TOTAL] != row[SQUARES]:
             raise InvalidInput(
                 "evidence must be that of outcomes without weights: with weights it is no e-value - the gain over the "
