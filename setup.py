@@ -33,6 +33,9 @@ FLAGS = [
     "-Wno-attributes",
     "-Wno-unused-function",
 ]
+# A spec has 200 bytes and is passed by value. GCC takes such a struct apart into its numbers only if it is allowed to;
+# otherwise it copies it for each event, in pieces other than those just written, for which the processor has to wait.
+FLAGS += ["--param", "sra-max-scalarization-size-Ospeed=512"]  # Clang ignores it
 # All kernels go into the loop that calls them: a call that is not inlined costs more than the arithmetic.
 FLAGS += ["-DCYTHON_INLINE=inline __attribute__((always_inline))"]
 MICROSOFT = ["/O2", "/fp:precise"]

@@ -721,6 +721,9 @@ cdef class StreamRows:
     cdef Index K  # numbers of a score
     cdef bint logits, is_pair
     cdef F64 remembered, work
+    cdef object kept_past  # of a method that fits its past again: it keeps the memory of these columns
+    cdef F64 past_x0, past_x1, past_y
+    cdef int64_t past_dropped, past_until
 
     def __cinit__(self, *arguments, **settings):
         self.origin = object()  # whose forecasts it would make: none is of rows that serve nothing yet
@@ -751,6 +754,14 @@ cdef class StreamRows:
     def _serve_pool(self, pool):
         """After `_serve`: have a pool learn from every outcome. The caller keeps its arrays."""
         self.pool, self.kept_pool = Pool_of(pool), pool
+
+    def _remember_in(self, past, int64_t until):
+        """Note the outcomes of single events in these columns, while fewer than `until` are learnt and they are the
+        refitter's."""
+        self.past_until = 0
+        self.kept_past = past
+        self.past_x0, self.past_x1, self.past_y = F64_of(past.x0, "x0"), F64_of(past.x1, "x1"), F64_of(past.y, "y")
+        self.past_dropped, self.past_until = past.dropped, until
 
     def _hold(self, flat):
         """Take other memory for the rows, which has what was there."""
@@ -1047,7 +1058,7 @@ cdef class StreamRows:
             )
             played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
         (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.score, forecast.expert = score, self.asked.expert
+        forecast.score, forecast.expert = score, k_core_kernel_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = event, <int64_t>row.data[N]
         forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
@@ -1164,6 +1175,25 @@ cdef class StreamRows:
         return 0
 
     @cython.final
+    cdef int remember(self, Index slot, Forecast forecast, double y) except -1:
+        """Note an outcome that is about to be learnt, for a later fit. False: more is due, such as the fit itself.
+
+        What stands in the columns behind as many outcomes as the row has learnt is not there yet.
+        """
+        cdef int64_t learnt = <int64_t>self.row_of(slot).data[N], at = learnt - self.past_dropped
+        cdef F64 x1 = self.past_x1
+        if learnt + 1 >= self.past_until or (<object>self).refitter.past is not self.kept_past:
+            return False
+        if at < self.past_y.n:
+            if x1.n > 0:
+                x1 = F64_part(x1, at, at + 1)
+            k_core_features_features_of_all(
+                self.spec.features, self.spec.clip, F64(&forecast.score, 1), F64_part(self.past_x0, at, at + 1), x1
+            )
+            self.past_y.data[at] = y
+        return True
+
+    @cython.final
     cdef void move(self, Index slot, Forecast forecast, Outcome outcome) noexcept:
         """Learn on the row."""
         cdef double[MOST_RECEIPT] receipt
@@ -1189,7 +1219,9 @@ cdef class StreamRows:
             )
         if self.counts_losses:
             row.n = self.stride
-            k_core_stats_add_losses(row, self.width, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome)
+            k_core_stats_add_losses(
+                row, self.width, self.spec.odds, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome
+            )
 
     @cython.final
     cdef inline bint is_latest(self, Index slot, int64_t event, int64_t seen, origin) noexcept:
@@ -1341,7 +1373,11 @@ cdef class Stream:
             is_own = (<MultiForecast>forecast).origin is rows.origin and (<MultiForecast>forecast).name == self._name
             found = rows.columns.get(outcome) if type(outcome) is str or type(outcome) is int else None
             y = rows._check_label(outcome) if found is None else found
-        if is_own and rows.unusual & ~CROWDED == 0 and self._moves == rows.moves and self._ledger.mark_of(event) == OPEN_MARK:
+        if (
+            is_own and rows.unusual & ~(CROWDED | REFITS) == 0 and self._moves == rows.moves
+            and self._ledger.mark_of(event) == OPEN_MARK
+            and (rows.unusual & REFITS == 0 or (rows.K == 1 and w == trials == 1.0 and rows.remember(self._slot, forecast, y)))
+        ):
             rows.learn(self, forecast, Outcome(y, w, trials))
             if rows.unusual & CROWDED and rows.row_of(self._slot).data[rows.cells.start + EVICTED] >= rows.cells.slots:
                 rows.after_learning()
@@ -1539,6 +1575,16 @@ def draw_in_order(uint64_t key, uint64_t first, double[::1] draws):
     with nogil:
         for i in range(draws.shape[0]):
             draws[i] = uniform_of(key, first + <uint64_t>i)
+
+
+def draw_next(const uint64_t[:] keys, double[::1] counts, const int32_t[:] slots, double[::1] draws):
+    """The draw of each event, the next of the stream at its slot; `counts` has how many each stream has had."""
+    cdef Index i, slot
+    with nogil:
+        for i in range(draws.shape[0]):
+            slot = slots[i]
+            draws[i] = uniform_of(keys[slot], <uint64_t>counts[slot])
+            counts[slot] += 1.0
 
 
 def draw_each(const uint64_t[:] keys, const uint64_t[:] events, double[::1] draws):

@@ -127,7 +127,8 @@ def run_method(method: Method, scores: Any, outcomes: Any) -> None:
     late.run(scores, outcomes, due=delays(len(scores)))
     cal.predict_many(scores[:100])
     if method.needs_history:  # else an event by itself is not for the kernels' entries
-        cal.update(cal.predict(0.3), 1)
+        new = Calibrator(method)
+        new.update(new.predict(0.3), 1)
 
 
 @compares("core_fit_refit_scaling", "core_refit_cut_into_bins", "core_fit_fit")
@@ -222,6 +223,13 @@ def banks() -> None:
     multi.run(np.arange(60) % 7, *multi_streams.drifting(60, 3))
     for names in (["", "a", "bc"], ["ascii", "käse"]):
         Bank(TOPS).run(np.array(names * 20), scores[: 20 * len(names)], np.ones(20 * len(names)))
+
+
+@compares("core_randomness_text_key", "core_randomness_text_keys", "core_randomness_int_keys")
+def keys_of_streams() -> None:
+    for names in ([-(2**63), -1, 0, 1, 2**63 - 1], ["", "1", "1234567", "12345678", "käse", "x" * 100]):
+        column = keys_of_banks.check_keys(names)
+        assert column.stream_keys(5).tolist() == [randomness.stream_key(5, name) for name in names]
 
 
 @compares("hosts_keys_find_key")

@@ -70,7 +70,7 @@ def test_what_a_forecast_says_of_itself() -> None:
     forecast = Calibrator("ops", stream=0).predict(0.25)
     shown = (
         "Forecast(probability=0.25, score=0.25, expert=0.25, bin=2, cell=2, event=0, seen=0, "
-        "issuer='0059e87129c83af3', lanes=(), hedge=())"
+        "issuer='3e28547c9c3d73d0', lanes=(), hedge=())"
     )
     assert repr(forecast) == str(forecast) == f"{forecast}" == shown
     assert eval(shown) == forecast  # noqa: S307 - our own text

@@ -496,3 +496,33 @@ def test_the_pool_and_rows_travel(kind: Kind) -> None:
     for wrong, message in (([1.0], "numbers, got shape"), (bank.pool * nan, "got nan"), (-1.0 - bank.pool, "row must")):
         with pytest.raises(InvalidInput, match=message):
             other.pool = wrong
+
+
+def test_a_key_that_a_broken_off_call_has_left_gives_its_draws_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    rng = np.random.default_rng(4)
+    scores, outcomes = rng.random(60), rng.integers(0, 2, 60)
+    bank = Bank(HOPS, seed=3)
+    bank.run(["a"], [0.5], [1])
+    monkeypatch.setattr(bank._rows, "_do", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bank.run(["b"] * 60, scores, outcomes)
+    monkeypatch.undo()
+    expected = Calibrator(HOPS, seed=3, stream="c").run(scores, outcomes)
+    assert bank.run(["c"] * 60, scores, outcomes).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], [1, -2, 3]])
+def test_few_events_of_a_bank_with_many_keys_draw_as_in_one_call(names: list[Any]) -> None:
+    rng = np.random.default_rng(5)
+    keys, scores, outcomes = [names[i] for i in rng.integers(0, 3, 90)], rng.random(90), rng.integers(0, 2, 90)
+    at_once, in_pairs = Bank(HOPS, seed=2), Bank(HOPS, seed=2)
+    forecasts = at_once.run(keys, scores, outcomes).tolist()
+    by_two = [in_pairs.run(keys[i : i + 2], scores[i : i + 2], outcomes[i : i + 2]) for i in range(0, 90, 2)]
+    assert np.concatenate(by_two).tolist() == forecasts
+    for name in names:
+        own = np.array([key == name for key in keys])
+        alone = Calibrator(HOPS, seed=2, stream=name).run(scores[own], outcomes[own])
+        assert np.array(forecasts)[own].tolist() == alone.tolist()

@@ -26,6 +26,7 @@ from calibeat import (
     SWPS,
     TOPS,
     WHB,
+    Beta,
     Calibrator,
     Fixed,
     Forecast,
@@ -33,6 +34,7 @@ from calibeat import (
     Monitor,
     MultiCalibrator,
     Platt,
+    Tracking,
 )
 from calibeat.core import refit
 from calibeat.core.method import PRESETS, name_of
@@ -288,3 +290,34 @@ def test_evidence_in_order_does_not_depend_on_when_the_outcomes_came() -> None:
     for i in (3, 0, 2, 1):
         cal.update(waiting[i], (1, 0, 1, 0)[i])
     assert cal.evidence == pytest.approx(ratio - raw, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Method(Beta(), FTL(every=7, after=20, window=30)),
+        Method(Platt(), FTL(every=400, after=400)),
+        Method(Platt(), Fixed(after=150), Tracking()),
+        Method(Histogram(bins=4), FTL(every=9, after=5)),
+    ],
+)
+def test_single_events_and_batches_in_turn_are_fit_as_one_batch(method: Method) -> None:
+    """Past many fits, larger columns and what is let go of; also on a copy, and with outcomes in another order."""
+    rng = np.random.default_rng(8)
+    scores = rng.random(900)
+    outcomes = (rng.random(900) < scores**2).astype(int)
+    whole, mixed = Calibrator(method), Calibrator(method)
+    expected = whole.run(scores, outcomes).tolist()
+    given: list[float] = []
+    while (i := len(given)) < 900:
+        if i % 200 == 50:
+            given += mixed.run(scores[i : i + 37], outcomes[i : i + 37]).tolist()
+            continue
+        if i % 211 == 3:
+            mixed = Calibrator.from_json(mixed.to_json())
+        forecast = mixed.predict(scores[i])
+        assert mixed.update(forecast, outcomes[i]) == "learnt"
+        given.append(forecast.probability)
+    assert given == expected
+    assert mixed.row.tolist() == whole.row.tolist()
+    assert json.loads(mixed.to_json())["history"] == json.loads(whole.to_json())["history"]

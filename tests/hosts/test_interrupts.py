@@ -260,7 +260,7 @@ def is_one_step(kind: str, age: str, what: str, method: str = "ops") -> bool:
     """Whether it is one compiled call, with no moment at which it could be interrupted."""
     return (
         kind not in ("watched", "noticed", "numbers")
-        and (what == "forecast" or not METHODS[method].needs_history)
+        and (what == "forecast" or not METHODS[method].needs_history or method == "fixed")  # which has fitted already
         and (age == "as it is" or (age == "travelled" and what == "forecast"))
         and not what.startswith("run")
         and what not in IN_COLUMNS

@@ -2,8 +2,8 @@
 
 A limit never refuses a row that a stream can reach. It keeps out what the kernels do not expect: NaN and infinity, a
 parameter outside its ball, more ones than outcomes, a number of memory that is not there. What grows with the outcomes
-has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n]. Where outcomes had weights,
-each may count as much as the largest weight of the most trials.
+has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n]. Where outcomes had
+weights, each may count as much as the largest weight of the most trials.
 
     from .limits import Block, Limit
 

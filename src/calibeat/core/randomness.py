@@ -7,23 +7,20 @@ seed and the stream.
 
 from __future__ import annotations
 
-import hashlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import draw_each, draw_in_order
-from calibeat._util.types import Ints, Slots, Vector
+from calibeat._compiled import draw_each, draw_in_order, draw_next
+from calibeat._util.types import Bytes, Ints, Slots, Vector
 
-from .subset import entry
+from .subset import entry, kernel
 
 _MASK = 0xFFFFFFFFFFFFFFFF
-
-
-def stream_key(seed: int, stream: int | str) -> int:
-    """64 bits that no other (seed, stream) is likely to share."""
-    return int.from_bytes(hashlib.blake2b(repr((seed, stream)).encode(), digest_size=8).digest(), "little")
+_INTS, _TEXTS = 1, 2  # which kind of stream a hash begins with: 1 and "1" are two streams
+_BYTES_AT_ONCE = 7  # of a text: as many as make a whole number in any host
 
 
 def uniforms(key: int, first: int, count: int) -> Vector:
@@ -37,6 +34,13 @@ def uniforms_at(keys: np.uint64 | npt.NDArray[np.uint64], events: npt.NDArray[np
     """The draws of any events, of one stream or of one stream each."""
     draws = np.empty(len(events))
     draw_each(np.broadcast_to(keys, events.shape), events, draws)
+    return draws
+
+
+def uniforms_next(keys: npt.NDArray[np.uint64], counts: Vector, slots: Slots) -> Vector:
+    """The draws of the next events of streams, in order; `counts` says how many each has had, and is counted on."""
+    draws = np.empty(len(slots))
+    draw_next(keys, counts, slots, draws)
     return draws
 
 
@@ -60,6 +64,72 @@ def cross_words(a: int, b: int) -> int:
 def signed(word: int) -> int:
     """64 bits as a whole number with a sign."""
     return int(word - (word >> 63 << 64))
+
+
+# ---- the keys of streams -------------------------------------------------------------------------------------------
+
+
+def stream_key(seed: int, stream: int | str) -> int:
+    """64 bits that no other (seed, stream) is likely to share.
+
+    It is no signature: whoever wants to find two streams with the same key, can.
+    """
+    if isinstance(stream, str):
+        text = stream.encode(errors="surrogatepass")
+        return text_key(_start(int(seed), _TEXTS), text, 0, len(text)) & _MASK  # type: ignore[arg-type]  # read like an array
+    return cross_words(_start(int(seed), _INTS), stream) & _MASK
+
+
+def stream_keys(seed: int, texts: bool, text: Bytes, starts: Ints, ends: Ints) -> npt.NDArray[np.uint64]:
+    """`stream_key` of many streams: the texts text[start:end], or the integers that stand in place of the starts."""
+    keys = np.empty(len(starts), dtype=np.int64)
+    if texts:
+        text_keys(_start(seed, _TEXTS), text, starts, ends, keys)
+    else:
+        int_keys(_start(seed, _INTS), starts, keys)
+    return keys.view(np.uint64)
+
+
+@lru_cache(64)
+def _start(seed: int, kind: int) -> int:
+    return cross_words(cross_words(kind, seed), kind)
+
+
+@kernel
+def hash_of_text(start: int, text: Bytes, begin: int, end: int) -> int:
+    """A word of text[begin:end]: its bytes, seven at once, then how many they are."""
+    h = start
+    word = room = 0
+    for j in range(begin, end):
+        word = word * 256 + int(text[j])
+        room += 1
+        if room == _BYTES_AT_ONCE:
+            h = cross_words(h, word)
+            word = room = 0
+    return cross_words(cross_words(h, word), end - begin)
+
+
+@entry
+def text_key(start: int, text: Bytes, begin: int, end: int) -> int:
+    """The key of one text."""
+    return hash_of_text(start, text, begin, end)
+
+
+@entry
+def text_keys(start: int, text: Bytes, starts: Ints, ends: Ints, keys: Ints) -> None:
+    """The key of each text."""
+    for i in range(len(keys)):
+        keys[i] = hash_of_text(start, text, starts[i], ends[i])
+
+
+@entry
+def int_keys(start: int, streams: Ints, keys: Ints) -> None:
+    """The key of each integer."""
+    for i in range(len(keys)):
+        keys[i] = cross_words(start, streams[i])
+
+
+# ---- the numbers of events -----------------------------------------------------------------------------------------
 
 
 @entry

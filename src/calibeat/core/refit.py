@@ -148,7 +148,7 @@ def refit_histogram(
     y: Vector,
     weights: Vector,
 ) -> None:
-    """Cut the sorted scores into `bins` parts of equal weight; a cut between equal scores moves right until they differ."""
+    """Cut the sorted scores into `bins` parts of equal weight; a cut between equal scores moves right."""
     order = np.argsort(x0, kind="stable")
     cuts = np.arange(1, spec.histogram_bins + 1) * len(x0) // spec.histogram_bins
     if len(weights):
@@ -257,6 +257,7 @@ class Histogram(Features):
 
 # ---- fits between stretches of events ------------------------------------------------------------------------------
 
+NEVER = 2**62  # a number of outcomes
 STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
 
 
@@ -293,8 +294,8 @@ class Refitter:
     def stretches(self, row: Vector, batch: Batch, late: Late | None, end: int) -> Iterator[int]:
         """The stretches of a batch: play the events before each number, then go on. Between two it fits the row.
 
-        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event. The loop
-        leaves in `batch.learnt` the weights as it has clipped them.
+        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event. The
+        loop leaves in `batch.learnt` the weights as it has clipped them.
         """
         learnt, outcomes = int(row[N]), batch.outcomes
         if late is None:
@@ -322,6 +323,16 @@ class Refitter:
         self._remember(learnt - 1, np.array([score]), np.array([y]), given)
         if learnt in self._due(learnt - 1, learnt):
             self._fit(row, learnt)
+
+    def until(self, learnt: int) -> int:
+        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns."""
+        after, every = self._learner.after, self._learner.every
+        if learnt >= after and every == 0:  # nothing is remembered any more
+            return NEVER
+        if len(self.past.weights):  # which a compiled call does not know
+            return 0
+        due = after if learnt < after else learnt + every - (learnt - after) % every
+        return int(min(due, self.past.dropped + len(self.past.y) + 1))
 
     def _due(self, learnt: int, count: int) -> range:
         """The numbers of outcomes, after the first `learnt` and up to `count`, at which a fit is due."""
@@ -377,8 +388,8 @@ class Refitter:
             filled = learnt - dropped
             stale = filled - self._learner.window
             if stale > max(self._learner.window, STALE_EVENTS):
-                columns = (column[stale:filled].copy() for column in (x0, x1, y, weights))
-                self.past = Past(*columns, dropped + stale)
+                x0, x1, y, weights = (column[stale:filled].copy() for column in (x0, x1, y, weights))
+                self.past = Past(x0, x1, y, weights, dropped + stale)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from calibeat.core.groups import NO_CELLS
 from calibeat.core.layout import N
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call
 from calibeat.core.method import params_of_rows
-from calibeat.core.randomness import numbered, uniforms_at
+from calibeat.core.randomness import stream_key, uniforms_next
 from calibeat.core.receipt import watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, LOSSES, WEIGHTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
@@ -37,6 +37,7 @@ NO_GROUPS = (
     "a bank has no groups: a table for each key would splinter the data - pass the key as an attribute, "
     'Calibrator(groups=["key", ...])'
 )
+NO_NAMES: Names = np.empty(0, dtype=np.uint64)
 OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
 MOST_LEDGERS = 65_536  # of keys; of more, those without an open event are let go of
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
@@ -74,7 +75,7 @@ class SlotWatch:
         if self.notices is not None:
             self.notices.forecast(slot, events - 1, self.now(), noticed_score(score))
 
-    def check_weights(self, weighted: bool, counted: bool) -> None:
+    def check_weights(self, weighted: bool, counted: bool) -> None:  # noqa: ARG002 - a watcher is asked so
         """Raise if the monitors cannot judge outcomes with weights, or counts of trials."""
         if self.monitors is not None:
             self.monitors.settings.check_weights(counts=counted)
@@ -128,6 +129,8 @@ class KeyedRows(Rows):
 
     Keys are put in the index while a call is planned, and are there once `count` says so: what an interrupted call has
     left in the index is taken out by the next one.
+
+    `seeds` are those of the names on receipts, and of the draws.
     """
 
     watching: SlotWatch
@@ -135,7 +138,7 @@ class KeyedRows(Rows):
     def __init__(
         self,
         method: AnyMethod,
-        identity: Callable[[Any], tuple[int, int]],
+        seeds: tuple[int, int],
         watching: SlotWatch,
         *,
         pooled: bool,
@@ -143,8 +146,14 @@ class KeyedRows(Rows):
         classes: int = 2,
         face: Callable[[Rows], None] = lambda _: None,
     ) -> None:
+        name, draws = self._name_seed, self._draw_seed = seeds
         super().__init__(
-            method, identity, generation=generation, counts_losses=True, keep=OUTCOMES_KEPT, classes=classes
+            method,
+            lambda key: (stream_key(name, key), stream_key(draws, key)),
+            generation=generation,
+            counts_losses=True,
+            keep=OUTCOMES_KEPT,
+            classes=classes,
         )
         self.index: Index | None = None  # ints or strings: the first key tells
         self.face = face
@@ -153,8 +162,7 @@ class KeyedRows(Rows):
         self.writable = True
         self.torn = ""  # why, if an error broke off a batch in its middle
         self._is_adding = False  # keys that are not there yet may be in the index
-        nothing = np.empty(0, dtype=np.uint64)
-        self._identities: tuple[int, Names, Names] = -1, nothing, nothing
+        self._stream_keys: dict[int, tuple[int, Names]] = {}  # by seed: those of the first slots, while `moves` is this
         self._by_name: tuple[int, int, Names, Ints] | None = None
         self._most_ledgers = MOST_LEDGERS
         self.watching = watching
@@ -197,6 +205,7 @@ class KeyedRows(Rows):
                 self.index.relink(self.count)
             else:
                 self.index = None
+        self._stream_keys = {}
         self._is_adding = False
 
     def begin_generation(self) -> None:
@@ -268,18 +277,19 @@ class KeyedRows(Rows):
         self.moves += 1  # streams look again
         self._most_ledgers = max(MOST_LEDGERS, 2 * len(self.ledgers))
 
-    def identities(self, slots: Slots) -> tuple[Names, Names]:
-        """The names on the receipts of these slots, and the keys of their draws."""
-        moves, names, draws = self._identities
+    def issuers(self, slots: Slots) -> Names:
+        return self._keys_until(slots, self._name_seed)[slots]
+
+    def _keys_until(self, slots: Slots, seed: int) -> Names:
+        """The `stream_key` of the key of each row, at least of those up to the last of these slots."""
+        moves, known = self._stream_keys.get(seed, (-1, NO_NAMES))
         count = int(slots.max(initial=-1)) + 1
         if moves != self.moves:
-            names = draws = np.empty(0, dtype=np.uint64)
-        if len(names) < count:
-            new = [self.identity(key) for key in self.names(slice(len(names), count)).tolist()]
-            more = np.array(new, dtype=np.uint64).reshape(-1, 2)
-            names, draws = np.append(names, more[:, 0]), np.append(draws, more[:, 1])
-            self._identities = self.moves, names, draws
-        return names[slots], draws[slots]
+            known = NO_NAMES
+        if len(known) < count and self.index is not None:
+            known = np.append(known, self.index.stream_keys(seed, len(known), count))
+            self._stream_keys[seed] = self.moves, known
+        return known
 
     # ---- as columns -------------------------------------------------------------------------------------------------
 
@@ -475,10 +485,8 @@ class KeyedRows(Rows):
         """The draw of each event, whose slots are given in the order of the events; none where nothing is drawn."""
         if not self.method.draws:
             return np.empty(0)
-        _, keys = self.identities(slots)
-        used, places = np.unique(slots, return_inverse=True)
-        events = self.matrix[used, self.width + EVENTS]
-        return uniforms_at(keys, numbered(events, places.astype(np.int32)))
+        used, events, places = self.few_of(slots)
+        return uniforms_next(self._keys_until(slots, self._draw_seed)[used], events, places)
 
     def _raw_below(self, slots: Slots, arrivals: Arrivals, count: int) -> int:
         """Streams of slots below this forecast the raw score until they have learnt an outcome.
@@ -523,9 +531,8 @@ class KeyedRows(Rows):
         draws[known] = self.draws(slots[known])
         index = Index(column.kind)
         new = index.add(column)
-        keys = np.array([self.identity(key)[1] for key in index.names().tolist()], dtype=np.uint64)
-        events = numbered(np.zeros(index.count), new[~known])
-        draws[~known] = uniforms_at(keys[new[~known]], events)
+        keys = index.stream_keys(self._draw_seed, 0, index.count)
+        draws[~known] = uniforms_next(keys, np.zeros(index.count), new[~known])
         return draws
 
     # ---- forecasts and outcomes in any order ------------------------------------------------------------------------
@@ -555,7 +562,7 @@ class KeyedRows(Rows):
         """The slot of each name on a receipt; -1 for one that is not here."""
         known, count = self._by_name, self.count
         if known is None or known[:2] != (self.moves, count):
-            own, _ = self.identities(np.arange(count, dtype=np.int32))
+            own = self.issuers(np.arange(count, dtype=np.int32))
             order = own.argsort()
             self._by_name = known = self.moves, count, own[order], order
         _, _, ordered, slots = known

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from calibeat._util.check import shown
 from calibeat._util.columns import Column, read_column
 from calibeat._util.types import Ints, Slots
-from calibeat.core.randomness import mix_word
+from calibeat.core.randomness import mix_word, stream_keys
 from calibeat.core.subset import entry, kernel, prefetch
 from calibeat.errors import InvalidInput
 
@@ -124,6 +124,10 @@ class KeyColumn:
         """Some of the keys, as the table looks them up."""
         ends = self.numbers[first + 1 : last + 1] if self.kind == "strings" else self.numbers[first:last]
         return self.text, self.numbers[first:last], ends
+
+    def stream_keys(self, seed: int) -> npt.NDArray[np.uint64]:
+        """The `stream_key` of each key."""
+        return stream_keys(seed, self.kind == "strings", *self.part(0, len(self)))
 
 
 @entry
@@ -672,6 +676,10 @@ class Index:
         offsets = np.append(0, np.cumsum(ends - starts))
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
         return KeyColumn(self.kind, offsets, text[places])
+
+    def stream_keys(self, seed: int, first: int, last: int) -> npt.NDArray[np.uint64]:
+        """The `stream_key` of the keys of some slots."""
+        return stream_keys(seed, self._strings, *self._own(first, last))
 
     def _own(self, first: int, last: int) -> Wanted:
         """The keys of some slots."""

@@ -44,7 +44,7 @@ from calibeat._util.check import shown
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
-from calibeat.core.kernel import ask
+from calibeat.core.kernel import ask, in_truth
 from calibeat.core.layout import N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
@@ -439,7 +439,7 @@ class Rows(StreamRows):
         columns = FoldColumns.of_receipts(self._shape, slots, outcomes, given, self._words_given)
         columns.weights, columns.trials = weights, trials
         found = np.zeros(len(slots), dtype=np.int64)
-        names, _ = self.identities(slots)
+        names = self.issuers(slots)
         for first in range(0, len(slots), _JUDGED_AT_ONCE):  # as many as a cache holds
             part = slice(first, first + _JUDGED_AT_ONCE)
             self._judge(columns.receipts[part], part, slots, names, found[part], strict=False)
@@ -468,10 +468,9 @@ class Rows(StreamRows):
         words, gathered = self.words_of(words)
         columns = FoldColumns(self._shape, slots, scores, outcomes, own, words)
         columns.weights, columns.trials, columns.gathered = weights, trials, gathered
-        names, _ = self.identities(slots)
+        names = self.issuers(slots)
         asked, found = columns.asked, np.zeros(len(slots), dtype=np.int64)
-        events = numbered(self.matrix[:, self.width + EVENTS][: self.count_after].copy(), slots[asked])
-        columns.receipts["event"][asked] = events
+        columns.receipts["event"][asked] = self.numbers_of_next(slots[asked])
         if len(given):
             columns.bring(given)
             self._judge(given, columns.brought, slots, names, found, strict=True)
@@ -562,10 +561,25 @@ class Rows(StreamRows):
         """How many rows there are once a call is done."""
         return self.count
 
-    def identities(self, slots: Slots) -> tuple[Names, Names]:
-        """The names on the receipts of these slots, and the keys of their draws."""
-        name, draws = self.identity(None)
-        return np.full(len(slots), name, dtype=np.uint64), np.full(len(slots), draws, dtype=np.uint64)
+    def numbers_of_next(self, slots: Slots) -> npt.NDArray[np.uint64]:
+        """Which event of its own stream each of these is, if they come next and in this order."""
+        _, events, places = self.few_of(slots)
+        return numbered(events, places)
+
+    def few_of(self, slots: Slots) -> tuple[Slots | slice, Vector, Slots]:
+        """The rows of these slots, how many forecasts each has made, and which of them is that of each slot.
+
+        All rows, unless there are fewer slots.
+        """
+        events = self.matrix[: self.count_after, self.width + EVENTS]
+        if len(slots) >= len(events):
+            return EVERY, events.copy(), slots
+        used, places = np.unique(slots, return_inverse=True)
+        return used, events[used], places.astype(np.int32)
+
+    def issuers(self, slots: Slots) -> Names:
+        """The names on the receipts of these slots."""
+        return np.full(len(slots), self.identity(None)[0], dtype=np.uint64)
 
     def draws(self, slots: Slots) -> Vector:
         """The draw of each event, whose slots are given in the order of the events; none where nothing is drawn."""
@@ -803,7 +817,7 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                 add_class_losses(row, stats, score, forecast, outcome)
             else:
                 learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], outcome, words, lane, grouped)
-                add_losses(row, stats, score[0], forecast[0], outcome)
+                add_losses(row, stats, spec.odds, score[0], forecast[0], outcome)
         else:
             if pool.learns and slot == opened:
                 start_row(spec, pool, row)
@@ -822,7 +836,8 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                 u = work.u[i] if spec.draws else 0.0
                 played = play_any(spec, cells, row, asked, u, words, lane, grouped)
                 work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
-                work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
+                work.receipts[at + PROBABILITY] = played.forecast
+                work.receipts[at + EXPERT] = in_truth(spec.odds, asked.expert)
                 if played.low != played.high:
                     work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
                     work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
@@ -914,8 +929,9 @@ class FoldColumns:
             u = np.zeros(len(slots))
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64), self.receipts.itemsize // 8
-        room = self._method.scratch(), self.words, self.weights, self.trials
-        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, *room)
+        work: Vector = self._method.scratch()
+        told = self.words, self.weights, self.trials
+        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, work, *told)
 
     def watched(self) -> tuple[Vector, Vector, Vector]:
         """Forecast, outcome and score of each operation, as monitors read them."""

@@ -22,10 +22,11 @@ import numpy.typing as npt
 from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core.randomness import numbered as numbered_events
-from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat.core.randomness import uniforms_at
 from calibeat.core.stats import EVENTS
 from calibeat.errors import SnapshotMismatch
 from calibeat.hosts.bank import Bank, rows_in
+from calibeat.hosts.keys import check_keys
 from calibeat.hosts.multi import Door
 from calibeat.hosts.rows import fold_on_rows, new_rows, receipt_type
 
@@ -180,7 +181,7 @@ class Bucket:
         bank = self._bank
         if not self._method.draws:
             return np.empty(0)
-        streams = np.array([stream_key(bank.seed, key) for key in keys.to_pylist()], dtype=np.uint64)[slots]
+        streams = check_keys(keys).stream_keys(bank.seed)[slots]
         counts = rows[:, self._method.width + EVENTS].copy()
         return uniforms_at(streams, numbered_events(counts, slots))
 
