@@ -262,14 +262,14 @@ def _counts(width: int, spread: float) -> list[Block]:
     return [counts, Block((once, squared)), Block((once, squared)), Block((once, squared, clipped))]
 
 
-def _stats() -> list[Block]:
-    """The stats behind a row."""
+def _stats(heaviest: float) -> list[Block]:
+    """The stats behind a row, where an outcome of weight 1 stands for so many events at most."""
     events = Limit("events", 0.0, MOST_COUNT, whole=True)
     last = Limit("a last event", 0.0, 0.0, whole=True, until=True)
     # A score of many classes may be above 1 by a rounding, and its loss below 0.
-    rises = 1.01 * max(2.0, -math.log(LOSS_FLOOR))
+    rises = 1.01 * heaviest * max(2.0, -math.log(LOSS_FLOOR))
     losses = (Limit(name, 0.0, 0.0, 1e-11, rises) for name in LOSSES)
-    return [Block((events, last, *losses, Limit("a sum of weights", 0.0, 0.0, rises=1.0)))]
+    return [Block((events, last, *losses, Limit("a sum of weights", 0.0, 0.0, rises=heaviest * ROUNDED)))]
 
 
 @lru_cache(maxsize=64)
@@ -278,7 +278,7 @@ def limits_of(method: Any, groups: Any = None) -> RowLimits:
     own = [*method.limits(), *(() if groups is None else groups.limits())]
     width = method.width + (0 if groups is None else groups.row_width)
     spread = 1.0 if method.numbers == 1 else 2.0 * ROUNDED
-    return RowLimits([*_counts(width, spread), *own, *_stats()], N, TOTAL)
+    return RowLimits([*_counts(width, spread), *own, *_stats(max(1.0, method.spec.odds))], N, TOTAL)
 
 
 def check_rows(method: Any, matrix: Table, clock: float, groups: Any = None) -> None:
