@@ -118,7 +118,7 @@ def test_params_of_rows_that_nobody_moves() -> None:
         "a": [0.5] * 3,
         "b": [0.25] * 3,
     }
-    assert params_of_rows(raw, np.zeros((3, 2))) == {} == params_of(raw, [0.0, 0.0])
+    assert params_of_rows(raw, np.zeros((3, raw.width))) == {} == params_of(raw, [0.0] * raw.width)
 
 
 # ---- what names a stream -----------------------------------------------------------------------------------------
