@@ -196,8 +196,15 @@ def settle_weighted(
 
 @kernel
 def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
-    """The forecast as it was issued; of methods that do not remember it, what the expert says now."""
-    return receipt[FORECAST] if spec.mixes else asked.expert
+    """The forecast as it was issued; of methods that do not remember it, what the expert says now.
+
+    Of a learner that fits its past again, the score: then it does not matter to the row when a fit takes place.
+    """
+    if spec.mixes:
+        return receipt[FORECAST]
+    if spec.learner == REFIT:
+        return asked.x0 if spec.features == HISTOGRAM else sigmoid(logit_of(spec.features, asked.x0, asked.x1))
+    return asked.expert
 
 
 @kernel
