@@ -13,6 +13,7 @@ from benchmarks.speed import batch, loop
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
 from calibeat import AUTO, OPS, Calibrator, Lanes, Method
+from calibeat.core import layout
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))
 METHODS = {"OPS": OPS, "AUTO": AUTO, "AUTO, late labels": AUTO, "AUTO, late labels, no horizon lane": LEAN}
@@ -92,7 +93,7 @@ def adversary(events: int) -> Vector:
 
 def covariances(row: Vector) -> NDArray[np.float64]:
     """P of the four Kalman lanes, from their upper triangles."""
-    upper = row[14:38].reshape(6, 4).T
+    upper = row[layout.VAR_A : layout.WEIGHT].reshape(6, 4).T
     return upper[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].reshape(4, 3, 3)
 
 
@@ -114,8 +115,8 @@ def march(*, quick: bool) -> None:
                 f"{low:.1e}",
                 f"{1.0 - high:.1e}",
                 f"{lowest:.1e}",
-                f"{np.abs(cal.row[2:14]).max():.1f}",
-                f"{cal.row[38:44].min():.1e}",
+                f"{np.abs(cal.row[layout.SLOPE : layout.VAR_A]).max():.1f}",
+                f"{cal.row[layout.WEIGHT : layout.OPS_A].min():.1e}",
                 table.verdict(met=met),
             ]
         )
@@ -128,8 +129,8 @@ def march(*, quick: bool) -> None:
             "",
             "",
             f"{lowest:.1e}",
-            f"{np.abs(row[2:14]).max():.1f}",
-            f"{row[38:44].min():.1e}",
+            f"{np.abs(row[layout.SLOPE : layout.VAR_A]).max():.1f}",
+            f"{row[layout.WEIGHT : layout.OPS_A].min():.1e}",
             table.verdict(met=bool(np.isfinite(row).all() and lowest > 0.0)),
         ]
     )

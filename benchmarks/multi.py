@@ -15,6 +15,7 @@ from benchmarks.timing import always, interleaved
 from calibeat import MultiBank, MultiCalibrator
 from calibeat.core import vector
 from calibeat.core.vector import VectorMethod
+from calibeat.core.weights import Outcome
 
 GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the softmax in C
 C_GOAL = 1.6  # times MULTI in C
@@ -161,7 +162,7 @@ def adversary(K: int, events: int) -> tuple[Vector, float, float]:
         vector.predict(*method.code, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
-        vector.settle(*method.code, row, i + 1.0, y, receipt, work, float(forecast[y]))
+        vector.settle(*method.code, row, i + 1.0, Outcome(y, 1.0, 1.0), receipt, work, forecast)
     return row[:-2], worst, off
 
 

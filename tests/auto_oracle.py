@@ -524,7 +524,7 @@ def sums_of(row):
 
 
 def as_reference(row):
-    """A row of AUTO in the order of the reference; it also has t, and two numbers of evidence."""
+    """A row of AUTO in the order of the reference; it also has t, more sums of weights, and two numbers of evidence."""
     there = np.zeros(ROW)
     for at, here, count in SAME:
         there[at : at + count] = row[here : here + count]

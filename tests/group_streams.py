@@ -12,6 +12,7 @@ from calibeat.core.groups import play_grouped, settle_grouped
 from calibeat.core.kernel import ask, ask_again
 from calibeat.core.loops import Batch, Late, one_stream, place_before, receipts_under_way, run_batch
 from calibeat.core.receipt import SCORE
+from calibeat.core.weights import Outcome
 from calibeat.hosts.groups import Groups, GroupTable
 
 
@@ -86,7 +87,7 @@ class Host:
         """Its outcome, now or later."""
         spec, cells = self.method.spec, self.table.cells
         asked = ask_again(spec, self.row, receipt[SCORE])
-        settle_grouped(spec, cells, self.row, t, asked, 0, y, words, receipt)
+        settle_grouped(spec, cells, self.row, t, asked, 0, Outcome(y, 1.0, 1.0), words, receipt)
 
     def one_by_one(self, scores: Any, outcomes: Any, words: Any, due: Any = None) -> Any:
         """The same, event after event."""

@@ -9,10 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import MultiCalibrator
-from calibeat.core import loops, vector
+from calibeat.core import layout, loops, vector
+from calibeat.core.weights import Outcome
 
 Matrix = NDArray[np.float64]
 Stream = tuple[Matrix, NDArray[np.int64]]
+
+
+def one(label: int) -> Outcome:
+    """One event with this label."""
+    return Outcome(float(label), 1.0, 1.0)
 
 
 def normalised(weights: Matrix) -> Matrix:
@@ -46,8 +52,8 @@ def adversarial(n: int, K: int) -> Stream:
     row, receipt, work, forecast = method.initial_row(), np.zeros(K + 2), vector.scratch(K), np.empty(K)
     for i, score in enumerate(scores):
         vector.predict(*method.code, row, score, receipt, work, forecast)
-        labels[i] = y = int(forecast.argmin())
-        vector.settle(*method.code, row, i + 1.0, y, receipt, work, float(forecast[y]))
+        labels[i] = forecast.argmin()
+        vector.settle(*method.code, row, i + 1.0, one(labels[i]), receipt, work, forecast)
     return scores, labels
 
 
@@ -118,6 +124,11 @@ def calibrate(
     batch, late = batch_of(method, scores, labels, due)
     loops.run_batch(method.spec, loops.one_stream(row, 0), batch, late, loops.place_before(), len(labels))
     return batch.forecasts.reshape(scores.shape), row[:-2]
+
+
+def as_reference(row: Matrix) -> Matrix:
+    """A row as the reference has it: without the sums of weights."""
+    return np.delete(row, np.s_[layout.N + 1 : layout.THETA])
 
 
 def batch_of(

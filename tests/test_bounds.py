@@ -10,6 +10,7 @@ import multi_streams
 import numpy as np
 import pytest
 from group_streams import world
+from multi_streams import one
 
 from calibeat import Calibrator, InvalidInput, MultiCalibrator, bounds
 from calibeat.core import vector
@@ -33,8 +34,7 @@ def losses(
     for i in range(n + 1):
         while arrived < len(order) and due[order[arrived]] <= i:
             j = order[arrived]
-            y = int(labels[j])
-            vector.update(*method.code, row, 0.0, y, receipts[j], work, float(forecasts[j, y]))
+            vector.update(*method.code, row, 0.0, one(int(labels[j])), receipts[j], work, forecasts[j])
             arrived += 1
         if i < n:
             vector.predict(*method.code, row, np.ascontiguousarray(scores[i]), receipts[i], work, forecasts[i])
@@ -120,7 +120,7 @@ def test_against_sequences_of_lanes() -> None:
         vector.predict(*method.code, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
         lanes[i] = parts_of(K, y, work, forecast)[0]
         ours -= math.log(forecast[y])
-        vector.settle(*method.code, row, 0.0, y, receipt, work, float(forecast[y]))
+        vector.settle(*method.code, row, 0.0, one(y), receipt, work, forecast)
     loss = -np.log(lanes).cumsum(axis=0)
     before, after = loss, loss[-1] - loss
     best = (before.min(axis=1) + after.min(axis=1)).min()

@@ -44,7 +44,7 @@ cdef class Ledger:
     >>> [ledger.mark(event) for event in range(4)]
     [3, 0, 2, 0]
     >>> ledger.dump()
-    {'first': 0, 'given_up': 0, 'marks': 'BAAAAAAAAAAAAgIAAw=='}
+    {'first': 0, 'given_up': 0, 'marks': 'AwAAAAAAAAAAAwAC'}
     """
 
     cdef readonly int64_t first  # the first event that has a mark; those before it are closed

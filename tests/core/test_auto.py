@@ -34,7 +34,10 @@ from calibeat import (
     Spline,
     bounds,
 )
+from calibeat.core import layout
 from calibeat.core.auto import EPS, LANE_NAMES, paper_step
+from calibeat.core.spline import SPLINE_STALENESS, SPLINE_TEMPER
+from calibeat.core.weights import one_event
 
 Vector = NDArray[np.float64]
 
@@ -183,16 +186,20 @@ NASTY: dict[str, tuple[Vector, Vector]] = {
 def check_sound(row: Vector) -> None:
     assert np.isfinite(row).all()
     for k in range(4):
-        aa, ac, ab, cc, cb, bb = row[14 + k : 38 : 4]
+        aa, ac, ab, cc, cb, bb = row[layout.VAR_A + k : layout.WEIGHT : 4]
         P = np.array([[aa, ac, ab], [ac, cc, cb], [ab, cb, bb]])
         assert aa > 0.0 and aa * cc - ac * ac > 0.0 and np.linalg.det(P) > 0.0
         assert np.linalg.eigvalsh(P)[0] > 0.0
-    weights = row[38:44] if row[135] == 0.0 else np.append(row[38:44], row[135])
+    late, spline = row[AUTO.spec.horizon :], row[AUTO.spec.cells :]
+    weights = row[layout.WEIGHT : layout.OPS_A]
+    if late[layout.HORIZON_WEIGHT] != 0.0:
+        weights = np.append(weights, late[layout.HORIZON_WEIGHT])
     assert (weights > 0.0).all() and abs(weights.sum() - 1.0) < 1e-12
     horizon = np.zeros((7, 7))
-    horizon[np.triu_indices(7)] = row[143:171]
+    horizon[np.triu_indices(7)] = late[layout.HORIZON_COVARIANCE :]
     assert np.linalg.eigvalsh(horizon + np.triu(horizon, 1).T)[0] > 0.0
-    assert 1.0 <= row[50] <= 1.0 + row[49] and 1.0 <= row[132] <= 1.0 + row[131]
+    assert 1.0 <= row[layout.TEMPER] <= 1.0 + row[layout.STALENESS]
+    assert 1.0 <= spline[SPLINE_TEMPER] <= 1.0 + spline[SPLINE_STALENESS]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
@@ -225,9 +232,9 @@ def test_a_thousand_ones_are_forgotten_quickly() -> None:
 def test_the_ball_of_the_papers_lane_holds() -> None:
     """No stream has ever brought it there, so it is asked directly."""
     row = Calibrator(AUTO).row.copy()
-    row[44:49] = 100.0, 0.0, 1e-6, 0.0, 1e-6
-    paper_step(row, 3.0, 0.5, 1.0)
-    assert math.hypot(row[44], row[45]) <= 100.0 * (1.0 + 1e-12)
+    row[layout.OPS_A : layout.STALENESS] = 100.0, 0.0, 1e-6, 0.0, 1e-6
+    paper_step(row, 3.0, 0.5, one_event(1.0))
+    assert math.hypot(row[layout.OPS_A], row[layout.OPS_B]) <= 100.0 * (1.0 + 1e-12)
 
 
 # ---- what it tells people ----------------------------------------------------------------------------------------
@@ -236,7 +243,7 @@ def test_the_ball_of_the_papers_lane_holds() -> None:
 def test_auto_is_the_default() -> None:
     assert Calibrator().method == AUTO == Method(Beta(), Lanes(), Spline())
     assert repr(Calibrator("auto")) == "Calibrator(AUTO, events=0, outcomes=0)"
-    assert AUTO.width == 171 and Method(Beta(), Lanes(horizon=False), Spline()).width == 135
+    assert AUTO.width == 178 and Method(Beta(), Lanes(horizon=False), Spline()).width == 178 - layout.HORIZON_WIDTH
 
 
 def test_params_say_what_it_believes() -> None:

@@ -33,16 +33,18 @@ from calibeat import (
     Tracking,
     bounds,
 )
-from calibeat.core import receipt as layout
+from calibeat.core import layout, receipt
 from calibeat.core.kernel import ask, play, settle
 from calibeat.core.limits import check_row
 from calibeat.core.method import params_of
-from calibeat.core.spline import ATOMS, SPLINE_STALENESS
+from calibeat.core.spline import ATOMS, SPLINE_STALENESS, SPLINE_TEMPER
+from calibeat.core.weights import Outcome
 
 Vector = NDArray[np.float64]
 Due = NDArray[np.int64]
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))
+HORIZON = AUTO.spec.horizon
 N = 1000
 
 
@@ -119,9 +121,13 @@ def test_immediate_outcomes_leave_what_is_for_late_ones_alone() -> None:
     cal = Calibrator(AUTO)
     cal.run(*STREAMS["drifting"]())
     fresh = AUTO.initial_row()
-    same(cal.row[49:52].copy(), fresh[49:52])
-    same(cal.row[131:133].copy(), fresh[131:133])
-    same(cal.row[135:].copy(), fresh[135:])
+    splines = AUTO.spec.cells
+    for first, end in (
+        (layout.STALENESS, layout.MEAN_LAG + 1),
+        (splines + SPLINE_STALENESS, splines + SPLINE_TEMPER + 1),
+        (AUTO.spec.horizon, AUTO.width),
+    ):
+        same(cal.row[first:end].copy(), fresh[first:end])
 
 
 def test_a_stream_that_is_prompt_again_keeps_its_horizon_lane() -> None:
@@ -130,14 +136,14 @@ def test_a_stream_that_is_prompt_again_keeps_its_horizon_lane() -> None:
     cal = Calibrator(AUTO)
     cal.run(scores, outcomes, due=np.arange(len(scores)) + 9)
     row = cal.row.copy()
-    row[51] = 0.0
+    row[layout.MEAN_LAG] = 0.0
     state = json.loads(cal.to_json())
     there = auto_oracle.as_reference(row)
-    spec, receipt = AUTO.spec, np.empty(AUTO.receipt_width)
+    spec, lane = AUTO.spec, np.empty(AUTO.receipt_width)
     for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
-        asked = ask(spec, row, score, receipt)
-        played = play(spec, row, asked, 0.0, receipt)
-        settle(spec, row, row[0] + 1.0, asked, played.cell, outcome, receipt)
+        asked = ask(spec, row, score, lane)
+        played = play(spec, row, asked, 0.0, lane)
+        settle(spec, row, row[layout.T] + 1.0, asked, played.cell, Outcome(outcome, 1.0, 1.0), lane)
         q = auto_oracle.predict(there, score)
         auto_oracle.update(there, q, outcome)
         assert played.forecast == pytest.approx(q[auto_oracle.R_P], abs=1e-12)
@@ -179,7 +185,7 @@ def test_per_event_is_batch_is_bank_is_resumed(method: Method, pattern: str) -> 
 def test_what_the_lean_row_does() -> None:
     """The temper stays; with outcomes at once it is AUTO, bit for bit."""
     scores, outcomes = STREAMS["drifting"]()
-    assert (AUTO.width, LEAN.width) == (171, 135)
+    assert AUTO.width - LEAN.width == layout.HORIZON_WIDTH
     same(Calibrator(LEAN).run(scores, outcomes), Calibrator(AUTO).run(scores, outcomes))
     cal = Calibrator(LEAN)
     cal.run(scores, outcomes, due=np.arange(300) + 30)
@@ -247,11 +253,11 @@ def check_certificate(scores: Vector, outcomes: Vector, due: Due, method: Method
         waiting.append(cal.predict(float(scores[i])))
     learnt = order[:arrived]
     y, slack = outcomes[learnt], 1e-9 * (1 + len(learnt))
-    said = np.array([waiting[i].lanes for i in learnt]).reshape(-1, layout.RECEIPT_WIDTH)
+    said = np.array([waiting[i].lanes for i in learnt]).reshape(-1, receipt.RECEIPT_WIDTH)
     lanes, splines, total = bounds.lanes_late(cal), bounds.spline_late(cal), bounds.auto_late(cal)
-    expert, loss = nats(y, said[:, layout.EXPERT]), nats(y, said[:, layout.FORECAST])
-    issued = [*(said[:, layout.LANE + k] for k in range(4)), np.clip(scores[learnt], 1e-5, 1 - 1e-5)]
-    for lane in (*issued, said[:, layout.PAPER_LANE]):
+    expert, loss = nats(y, said[:, receipt.EXPERT]), nats(y, said[:, receipt.FORECAST])
+    issued = [*(said[:, receipt.LANE + k] for k in range(4)), np.clip(scores[learnt], 1e-5, 1 - 1e-5)]
+    for lane in (*issued, said[:, receipt.PAPER_LANE]):
         assert expert <= nats(y, lane) + lanes + slack
         assert loss <= nats(y, lane) + total + slack
     assert loss <= expert + splines + slack
@@ -301,15 +307,15 @@ def test_the_certificate_is_that_of_immediate_outcomes_where_none_is_late() -> N
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (49, -1.0, "staleness in"),
-        (50, 0.5, "temper in"),
-        (50, 1e9, "temper in"),
-        (51, 1e9, "a mean lag in"),
-        (132, 0.0, "temper in"),
-        (135, 0.9, "weights of lanes that sum to 1"),
-        (136, 1e10, "parameters of the horizon lane in"),
-        (143, -0.1, "covariances of the horizon lane in"),
-        (144, 0.9, "covariances of the horizon lane in"),
+        (layout.STALENESS, -1.0, "staleness in"),
+        (layout.TEMPER, 0.5, "temper in"),
+        (layout.TEMPER, 1e9, "temper in"),
+        (layout.MEAN_LAG, 1e9, "a mean lag in"),
+        (AUTO.spec.cells + SPLINE_TEMPER, 0.0, "temper in"),
+        (HORIZON + layout.HORIZON_WEIGHT, 0.9, "weights of lanes that sum to 1"),
+        (HORIZON + layout.HORIZON_THETA, 1e10, "parameters of the horizon lane in"),
+        (HORIZON + layout.HORIZON_COVARIANCE, -0.1, "covariances of the horizon lane in"),
+        (HORIZON + layout.HORIZON_COVARIANCE + 1, 0.9, "covariances of the horizon lane in"),
     ],
 )
 def test_a_damaged_row_is_refused(at: int, value: float, message: str) -> None:

@@ -36,10 +36,11 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
-from calibeat.core import algebra, layout, limits, loops, randomness, subset, vector
+from calibeat.core import algebra, kernel, layout, limits, loops, randomness, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.stats import STATS
 from calibeat.core.units import UNITS
+from calibeat.core.weights import Lesson, Outcome
 from calibeat.hosts import keys as keys_of_banks
 from calibeat.hosts import pool
 from calibeat.hosts.groups import Groups
@@ -285,12 +286,12 @@ def classes() -> None:
             for i, score in enumerate(multi_streams.edge(10, K)[0]):
                 vector.predict(*method.code, row, score, receipt, work, forecast)
                 learn = vector.settle if i % 2 else vector.update
-                learn(*method.code, row, float(i), 1, receipt, work, float(forecast[1]))
-            pool.learn_label(*method.code, row, score, 1.0, work)
+                learn(*method.code, row, float(i), multi_streams.one(1), receipt, work, forecast)
+            pool.learn_label(*method.code, row, score, multi_streams.one(1), work)
         row = vector.VectorMethod("multi", K).initial_row()
         vector.read(K, score, work)
         vector.ask_horizon(K, np.full(5, 0.3), -np.arange(4.0 * K), work)
-        vector.learn_late(K, row, 1, 1.0, -np.arange(4.0 * K), np.linspace(0.1, 0.9, 17), work)
+        vector.learn_late(K, row, 1, 1.0, 1.0, -np.arange(4.0 * K), np.linspace(0.1, 0.9, 17), work)
     nearly = multi_streams.random(50, 5)[0] * (1.0 + 1e-9)
     assert vector.ready(5, nearly.reshape(-1), 0)[0] == vector.GOOD
     for bad in ([np.nan, 1.0, 0.0], [-0.5, 1.0, 0.5], [0.5, 0.1, 0.1]):
@@ -458,6 +459,42 @@ def groups() -> None:
             host.run(scores, outcomes, words, due, raw_below=1)
             calibeat.core.groups.forget_touched(host.table.cells)
             host.predict_many(scores, words)
+
+
+@compares("core_loops_run_weighted", "core_loops_run_classes", "core_kernel_settle_apart", "core_groups_learn_weighted")
+def weights() -> None:
+    """Outcomes that stand for no event, for one, for many, and for far more than all others; counts of trials."""
+    scores, outcomes = drifting(300)
+    heavy = np.where(outcomes == 1.0, 1.0, 20.0)
+    heavy[::50], heavy[7], heavy[200] = 0.0, 1e9, 1e9
+    trials = np.arange(300) % 5
+    ones = np.minimum(trials, np.arange(300) // 7 % 5)
+    keys, values = np.arange(300) % 4, {"a": np.arange(300) % 7}
+    for due in (None, delays(300)):
+        for method in (AUTO, TOPS, METHODS["aioli"], METHODS["wps"], METHODS["whb"]):
+            Calibrator(method).run(scores, outcomes, weights=heavy, due=due)
+            Calibrator(method).run(scores, ones, weights=heavy, of=trials, due=due)
+        for method in (AUTO, TOPS):
+            Bank(method, threads=1, prior="pooled").run(keys, scores, outcomes, weights=heavy, due=due)
+        Calibrator(groups=["a"]).run(scores, ones, of=trials, groups=values, due=due)
+        classes, labels = multi_streams.drifting(100, 3)
+        for name in vector.CODES:
+            given = None if due is None else due[:100]
+            calibeat.MultiCalibrator(3, name).run(classes, labels, weights=heavy[:100], due=given)
+    for method in (AUTO, OPS):  # those that a batch of one weight leaves to another call
+        row, receipt = method.initial_row(), np.zeros(method.receipt_width)
+        asked = kernel.ask(method.spec, row, 0.7, receipt)
+        played = kernel.play(method.spec, row, asked, 0.0, receipt)
+        kernel.settle_apart(method.spec, row, 1.0, asked, played.cell, Outcome(0.25, 3.0, 4.0), receipt)
+        assert row[layout.N] == 1.0 and row[layout.TOTAL] == 12.0
+    host = group_streams.Host(Groups(["a"], cells=8, seed=1))
+    words, receipt = host.words(np.zeros((1, 1), dtype=np.int64)), np.zeros(host.table.receipt_width)
+    host.predict(0.7, 0.0, words, receipt)
+    spec, cells = host.method.spec, host.table.cells
+    asked, lesson = kernel.ask_again(spec, host.row, 0.7), Lesson(0.25, 3.0, 3.0, 4.0, True, False)
+    calibeat.core.groups.find_cells(cells, words, cells.found)
+    calibeat.core.groups.learn_weighted(spec, cells, host.row, 1.0, asked, 0, lesson, words, receipt)
+    assert host.row[layout.N] == 1.0
 
 
 @compares("core_algebra_exps", "core_algebra_lns")

@@ -13,6 +13,8 @@ from calibeat import FTL, OBS, ONS, OPS, Beta, Calibrator, Fixed, Hedging, Histo
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import project
 from calibeat.core.calibeating import bin_of
+from calibeat.core.layout import THETA
+from calibeat.core.weights import Outcome
 
 
 @pytest.fixture(params=golden.STREAMS)
@@ -190,7 +192,7 @@ def test_run_that_hits_the_ball() -> None:
     method = Method(Platt(start=(0.0, 0.0)), learner)
     row = method.initial_row()
     for t, (x, y) in enumerate(zip(vectors["run_x"].tolist(), vectors["run_y"].tolist(), strict=True)):
-        np.testing.assert_allclose(row[2:4], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(row[THETA : THETA + 2], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
         asked = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
-        kernel.settle(method.spec, row, t + 1.0, asked, 0, y, np.empty(0))
+        kernel.settle(method.spec, row, t + 1.0, asked, 0, Outcome(y, 1.0, 1.0), np.empty(0))
     assert vectors["run_triggered"].any()

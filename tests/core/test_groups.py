@@ -22,6 +22,7 @@ from group_streams import Host, delays, names_of, world
 from calibeat import AUTO, TOPS, InvalidInput
 from calibeat.core.auto import EPS
 from calibeat.core.groups import EVICTED, GROUP_SUMS, GROUP_WEIGHT, GROUPED, OPENED, STILL, forget_touched
+from calibeat.core.layout import THETA
 from calibeat.core.receipt import EXPERT
 from calibeat.hosts.groups import (
     AT_ONCE,
@@ -170,7 +171,7 @@ def test_without_attributes_that_matter_the_row_of_the_method_is_nearly_autos() 
     host, cal = Host(Groups(["a"], seed=1)), Calibrator()
     host.run(scores, outcomes, host.words(columns))
     cal.run(scores, outcomes)
-    lanes = slice(2, AUTO.spec.cells)
+    lanes = slice(THETA, AUTO.spec.cells)
     assert (host.row[lanes] == np.asarray(cal.row)[lanes]).all()
 
 

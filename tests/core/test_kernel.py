@@ -13,9 +13,15 @@ from calibeat import OPS, Calibrator, Forecast, InvalidInput, Method, OutcomeCon
 from calibeat.core import kernel
 from calibeat.core.randomness import stream_key, uniforms
 from calibeat.core.subset import plain
+from calibeat.core.weights import Outcome
 
 METHODS = variants() | extremes()
 ALONE = [name for name, method in METHODS.items() if not method.needs_history]
+
+
+def event_of(y: float) -> Outcome:
+    """One event."""
+    return Outcome(y, 1.0, 1.0)
 
 
 class Kernels:
@@ -33,7 +39,7 @@ class Kernels:
         return asked, kernel.play(self.spec, self.row, asked, u, receipt), receipt
 
     def update(self, score: float, played: Any, y: float, receipt: Any) -> None:
-        plain(kernel.update)(self.spec, self.row, float(self.events), score, played.cell, y, receipt)
+        plain(kernel.update)(self.spec, self.row, float(self.events), score, played.cell, event_of(y), receipt)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -69,7 +75,7 @@ def test_what_was_asked_is_settled_as_it_stands() -> None:
         one, two = Kernels(METHODS[name]), Kernels(METHODS[name])
         for score, y in zip(*(column[:50].tolist() for column in STREAMS["extreme"]()), strict=True):
             asked, played, receipt = one.predict(score)
-            kernel.settle(one.spec, one.row, float(one.events), asked, played.cell, y, receipt)
+            kernel.settle(one.spec, one.row, float(one.events), asked, played.cell, event_of(y), receipt)
             _, played, receipt = two.predict(score)
             two.update(score, played, y, receipt)
         same(one.row, two.row)

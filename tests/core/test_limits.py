@@ -18,6 +18,7 @@ from calibeat import (
     AIOLI,
     AUTO,
     GAUTO,
+    HOPS,
     OGD,
     ONS,
     OPS,
@@ -40,9 +41,10 @@ from calibeat import (
 )
 from calibeat._util.sealed import checksum
 from calibeat.core import layout, vector
-from calibeat.core.limits import check_row, check_rows, limits_of
+from calibeat.core.limits import MOST_TRIALS, MOST_WEIGHT, check_row, check_rows, limits_of
 from calibeat.core.method import PRESETS
-from calibeat.core.stats import STATS
+from calibeat.core.spline import SCORE_OFFSETS
+from calibeat.core.stats import RAW_LOG_LOSS, STATS
 from calibeat.core.vector import VectorMethod
 from calibeat.hosts.groups import Groups, GroupTable
 
@@ -170,7 +172,7 @@ def test_a_score_above_one_by_a_rounding_has_a_loss_below_zero() -> None:
     bank = MultiBank(2, method="raw")
     bank.run([1] * 50, [[1.0 + 5e-13, 0.0]] * 50, [0] * 50)
     rows = bank.rows([1])
-    assert rows[0, -4] < 0.0
+    assert rows[0, RAW_LOG_LOSS - STATS] < 0.0
     bank.set_rows([1], rows)
 
 
@@ -224,7 +226,8 @@ def test_each_number_is_refused_outside_its_limits(method: Any) -> None:
     n, bounds = row[layout.N], found.bounds
     columns = range(len(found)) if len(found) < 1000 else np.random.default_rng(7).integers(0, len(found), 300)
     for at in columns:
-        low, high = bounds.low[at] - bounds.falls[at] * n, bounds.high[at] + bounds.rises[at] * n
+        grown = n * MOST_WEIGHT * MOST_TRIALS if at == layout.TOTAL else n  # a row with a total had weights
+        low, high = bounds.low[at] - bounds.falls[at] * n, bounds.high[at] + bounds.rises[at] * grown
         high = 1e9 if found.name(at) == "a last event" else high
         for value in (math.nan, math.inf, -math.inf, 1e308, -1e308, np.nextafter(low, -9e9), high + 1e-7 * abs(high)):
             bad = good.copy()
@@ -245,9 +248,12 @@ def test_each_number_is_refused_outside_its_limits(method: Any) -> None:
         (OPS, layout.THETA, 1e308, "theta in [-100, 100], got 1e+308"),
         (OPS, layout.THETA + 2, 99.0, "A in [100, "),
         (OPS, layout.THETA + 3, 1e5, "A in [-"),
-        (TOPS, TOPS.spec.cells, -1.0, "a sum of outcomes in [0, 46], got -1.0"),
-        (TOPS, TOPS.spec.cells + 1, 51.0, "a count of outcomes in [0, 46], got 51.0"),
-        (TOPS, TOPS.spec.cells + 1, 20.5, "a count of outcomes as a whole number, got 20.5"),
+        (TOPS, layout.SUM, 31.0, "sums of weights in [0, 26], got 31.0"),
+        (TOPS, layout.CLIPPED, 0.5, "clipped weights as a whole number, got 0.5"),
+        (TOPS, layout.CLIPPED, 27.0, "clipped weights in [0, 26], got 27.0"),
+        (TOPS, TOPS.spec.cells, -1.0, "a sum of outcomes in [0, 2e+13], got -1.0"),
+        (TOPS, TOPS.spec.cells + 1, 1e14, "a count of outcomes in [0, 2e+13], got 100000000000000.0"),
+        (HOPS, HOPS.spec.cells + 1, 51.0, "a count of outcomes in [0, 26], got 51.0"),
         (TOPS, layout.N, 29.5, "outcomes as a whole number, got 29.5"),
         (TOPS, layout.N, 31.0, "outcomes in [0, 28], got 31.0"),
         (TOPS, layout.T, 31.0, "events at the last outcome in [0, 30], got 31.0"),
@@ -256,10 +262,11 @@ def test_each_number_is_refused_outside_its_limits(method: Any) -> None:
         (AUTO, layout.COV_AC + 1, 0.26, "covariances of lanes in [-0."),
         (AUTO, layout.MEAN_LAG, 31.0, "a mean lag in [0, 26], got 31.0"),
         (AUTO, AUTO.spec.cells, 0.99, "weights of splines that sum to 1, got "),
-        (AUTO, 2, 1e300, "parameters of lanes in [-1e+09, 1e+09], got 1e+300"),
-        (AUTO, 14, -1.0, "covariances of lanes in [0, 1.1], got -1.0"),
-        (AUTO, 59, -1000.0, "knots in [-700, 700], got -1000.0"),
-        (AUTO, 134, 0.0, "evidence in [1e-100, 1e+100], got 0.0"),
+        (AUTO, layout.THETA, 1e300, "parameters of lanes in [-1e+09, 1e+09], got 1e+300"),
+        (AUTO, layout.VAR_A, -1.0, "covariances of lanes in [0, 1.1], got -1.0"),
+        (AUTO, AUTO.spec.cells + SCORE_OFFSETS, -1000.0, "knots in [-700, 700], got -1000.0"),
+        (AUTO, AUTO.spec.evidence + 1, 0.0, "evidence in [1e-100, 1e+100], got 0.0"),
+        (MULTI, layout.SUM, 53.0, "sums of weights in [0, 52"),
         (MULTI, vector.W, 0.9, "weights of lanes that sum to 1, got "),
         (MULTI, vector.Z, 2.0, "weights of the spline in ["),
         (MULTI, vector.SLOPE, 101.0, "a slope in [-100, 100], got 101.0"),

@@ -13,6 +13,7 @@ from streams import STREAMS
 from calibeat import AUTO, FTL, Calibrator, Method, MultiCalibrator, Platt
 from calibeat.core import loops
 from calibeat.core.groups import NO_CELLS
+from calibeat.core.layout import THETA
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import uniforms_at
 from calibeat.core.refit import Refitter
@@ -50,7 +51,7 @@ def test_what_is_left_out_for_a_method_changes_nothing(name: str) -> None:
                 loops.run_batch(spec, streams, batch, when, place, 300)
             else:
                 given = spec, NO_CELLS, streams, batch, when or loops.AT_ONCE, place, 300
-                loops.event_loop(*given, many, False, is_late, False)
+                loops.event_loop(*given, many, False, is_late, False, False)
             found.append((is_late, forecasts.tobytes(), row.tobytes()))
     assert len(set(found)) == 2
 
@@ -93,9 +94,10 @@ def test_stretches_end_where_a_fit_is_due(late: bool) -> None:
     when = loops.Late(0, np.empty(300, dtype=np.int64), due, np.arange(300), 0) if late else None
     row = method.initial_row()
     stops, fitted = [], []
-    for stop in Refitter(method).stretches(row, scores, outcomes, when, 300 + late):
+    batch = loops.Batch(scores, outcomes, np.empty(0), np.empty(300), np.empty(0))
+    for stop in Refitter(method).stretches(row, batch, when, 300 + late):
         stops.append(stop)
-        fitted.append(row[2])
+        fitted.append(row[THETA])
     at_once = [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290, 300]
     assert stops == ([60, 120, 120, 120, 180, 180, 240, 240, 240, 300, 300, 301] if late else at_once)
     assert len(set(fitted)) == len(fitted)

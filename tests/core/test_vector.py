@@ -7,7 +7,7 @@ import multi_oracle
 import multi_streams
 import numpy as np
 import pytest
-from multi_streams import calibrate
+from multi_streams import as_reference, calibrate, one
 
 from calibeat import InvalidInput, MultiBank, MultiCalibrator, UnknownMethod
 from calibeat.core import vector
@@ -27,6 +27,7 @@ def test_golden_vectors(when: str, case: str) -> None:
     forecasts, row = calibrate(vectors[f"{case}/score"], vectors[f"{case}/label"], vectors.get(f"{case}/due"))
     np.testing.assert_allclose(forecasts, vectors[f"{case}/forecast"], rtol=1e-11, atol=1e-11)
     if f"{case}/row" in vectors:
+        row = as_reference(row)
         if when == "at once":  # those rows end before the numbers for late labels, which have not moved
             np.testing.assert_array_equal(
                 row[-30:], vector.VectorMethod("multi", forecasts.shape[1]).initial_row()[-32:-2]
@@ -42,7 +43,7 @@ SIZES = {2: 150, 3: 300, 10: 200, 64: 60, 65: 60, 1000: 6}
 
 def compare(ours: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.ndarray], tolerance: float) -> None:
     np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(ours[1][1:], theirs[1][1:], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(as_reference(ours[1])[1:], theirs[1][1:], rtol=tolerance, atol=tolerance)
     assert (ours[0] > 0.0).all()
     assert np.abs(ours[0].sum(axis=1) - 1.0).max() <= 1e-12
 
@@ -144,7 +145,7 @@ def test_a_label_that_is_not_late_is_learnt_as_one_at_once() -> None:
     for i, score in enumerate(scores[:40]):
         for mine, learn in ((row, vector.settle), (twin, vector.update)):
             vector.predict(*method.code, mine, score.copy(), receipt, work, forecast)
-            learn(*method.code, mine, float(i), i % K, receipt, work, float(forecast[i % K]))
+            learn(*method.code, mine, float(i), one(i % K), receipt, work, forecast)
         np.testing.assert_array_equal(row, twin)
 
 

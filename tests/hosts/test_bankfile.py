@@ -24,9 +24,9 @@ from banks import checksum_of_part, filled, naive_checksum, rewritten, with_arra
 
 import calibeat.hosts.bankfile
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
-from calibeat._compiled import checksum
-from calibeat.core.layout import N, T
-from calibeat.core.stats import EVENTS, LAST, STATS
+from calibeat._compiled import OPEN, ZERO, checksum
+from calibeat.core.layout import CLIPPED, SUM, THETA, WEIGHT, N, T
+from calibeat.core.stats import BRIER, EVENTS, LAST, STATS, WEIGHTS
 from calibeat.hosts.bankfile import FORMAT
 
 
@@ -225,7 +225,7 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     cases = {
         "header that can be read": rewritten(whole, arrays=None),
         "'method'": signed(json.dumps(without_method).encode()) + whole[4096:],
-        "must be of version 2, got 1": whole[:8] + struct.pack("<I", 1) + whole[12:],
+        "must be of version 3, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
@@ -254,7 +254,7 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "column", "value", "message"),
     [
-        (TOPS, 5, np.nan, "got nan"),
+        (TOPS, THETA + 3, np.nan, "got nan"),
         (TOPS, T, 0.5, "events at the last outcome as a whole number"),
         (TOPS, N, -1.0, "outcomes in"),
         (TOPS, T, 1e9, "events at the last outcome in"),
@@ -264,14 +264,17 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
         (TOPS, LAST - STATS, 1e9, "a last event in"),
         (TOPS, LAST - STATS, 0.5, "a last event as a whole number"),
         (TOPS, LAST - STATS, -1.0, "a last event in"),
-        (TOPS, -1, -0.1, "brier in"),
-        (TOPS, -1, np.inf, "brier in"),
-        (TOPS, 4, 1e308, "A in"),
-        (TOPS, 5, 1e140, "A in"),
-        (TOPS, 4, -5.0, "A in"),
-        (TOPS, TOPS.spec.cells, 3e9, "a sum of outcomes in"),
+        (TOPS, BRIER - STATS, -0.1, "brier in"),
+        (TOPS, BRIER - STATS, np.inf, "brier in"),
+        (TOPS, WEIGHTS - STATS, -1.0, "a sum of weights in"),
+        (TOPS, SUM, -1.0, "sums of weights in"),
+        (TOPS, CLIPPED, 0.5, "clipped weights as a whole number"),
+        (TOPS, THETA + 2, 1e308, "A in"),
+        (TOPS, THETA + 3, 1e140, "A in"),
+        (TOPS, THETA + 2, -5.0, "A in"),
+        (TOPS, TOPS.spec.cells, 3e15, "a sum of outcomes in"),
         (HOPS, HOPS.spec.cells, 4.0, "a sum of outcomes in"),
-        (AUTO, 38, 1.5, "weights of lanes"),
+        (AUTO, WEIGHT, 1.5, "weights of lanes"),
     ],
 )
 def test_a_row_that_no_bank_wrote(method: Method, column: int, value: float, message: str, tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_a_row_that_no_bank_wrote(method: Method, column: int, value: float, mes
 def test_a_row_of_many_classes_that_no_bank_wrote(K: int, tmp_path: Path) -> None:
     bank = MultiBank(K)
     bank.run(["x", "y"], np.full((2, K), 1 / K), [0, 1])
-    bank._rows.matrix[1, 3] = 1e12
+    bank._rows.matrix[1, THETA + 1] = 1e12
     bank.save(tmp_path / "odd.bank")
     with pytest.raises(SnapshotMismatch, match=r"must hold what a bank can hold.* - at row 1"):
         MultiBank.load(tmp_path / "odd.bank")
@@ -398,16 +401,19 @@ def test_hostile_headers_are_sentences(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("ledgers", [-1, 0, 0, 1]),
-        ("ledgers", [10**6, 0, 0, 1]),
-        ("ledgers", [0, -1, 0, 1]),
-        ("ledgers", [0, 10**6, 0, 1]),
-        ("ledgers", [0, 0, 7, 1]),
+        ("ledgers", [-1, 0, 0, 11]),
+        ("ledgers", [10**6, 0, 0, 11]),
+        ("ledgers", [0, -1, 0, 11]),
+        ("ledgers", [0, 10**6, 0, 11]),
+        ("ledgers", [0, 0, 7, 11]),
         ("ledgers", [0, 0, 0, 0]),
-        ("ledgers", [0, 0, 0, 2]),
+        ("ledgers", [0, 0, 0, 10]),
+        ("ledgers", [0, 0, 0, 12]),
         ("ledgers", [0, 0, 0, -1]),
         ("ledgers", [0, 0, 0, 2**62]),
-        ("settled", [0b10_10_10_10]),  # more than it has learnt
+        ("settled", [4, *[0] * 8, ZERO, ZERO, ZERO, ZERO]),  # more than it has learnt
+        ("settled", [2, *[0] * 7, 2, OPEN, ZERO]),  # with weights or without
+        ("settled", [2, *[0] * 7, 1, OPEN, ZERO]),  # the weight is not there
     ],
 )
 def test_ledgers_that_cannot_be_are_refused(name: str, values: list[int], tmp_path: Path) -> None:
@@ -416,7 +422,7 @@ def test_ledgers_that_cannot_be_are_refused(name: str, values: list[int], tmp_pa
     bank.update("a", receipts[1], 1)
     bank.save(tmp_path / "bank")
     whole = (tmp_path / "bank").read_bytes()
-    assert bank._rows.open_ledgers()["ledgers"].tolist() == [0, 0, 0, 1]
+    assert bank._rows.open_ledgers()["ledgers"].tolist() == [0, 0, 0, 11]  # two marks, and nine bytes before them
     (tmp_path / "other").write_bytes(
         with_array(whole, name, np.array(values, dtype="<i8" if name == "ledgers" else "u1"))
     )
@@ -440,7 +446,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read(tmp_path: Path, monkeypatc
 def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     """A sparse file: rows of zeros for twice the memory of the machine, which take no room on the disk."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    count = 2 * memory // (8 * (TOPS.width + 6))
+    count = 2 * memory // (8 * (TOPS.width + STATS))
     bank = Bank(TOPS)
     bank.run([5], [0.5], [1])
     header = {**calibeat.hosts.bankfile.header_of(bank), "count": count}
@@ -451,13 +457,13 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
         "pool": (4096, 8 * TOPS.width),
         "keys": (keys, 8 * count),
         "table": (table, 8 * count),
-        "rows": (rows, 8 * count * (TOPS.width + 6)),
+        "rows": (rows, 8 * count * (TOPS.width + STATS)),
     }
     arrays = {name: {"offset": at, "bytes": size, "checksum": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
         file.write(struct.pack("<8sII32s", b"calibank", FORMAT, len(text), hashlib.sha256(text).digest()) + text)
-        file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
+        file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + STATS)) // 4096))
     if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
         pytest.skip("this file system has no sparse files")
     large = Bank.load(tmp_path / "large", mmap=True, verify=False)
@@ -540,7 +546,7 @@ def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
     bank = filled()
     bank.save(tmp_path / "bank")
     whole, large = (tmp_path / "bank").read_bytes(), 10 * 2**30
-    sizes = {"pool": 8 * TOPS.width, "keys": 8 * len(bank), "rows": 8 * len(bank) * (TOPS.width + 6), "table": 4 * 128}
+    sizes = {"pool": 8 * TOPS.width, "keys": 8 * len(bank), "rows": 8 * len(bank) * (TOPS.width + STATS), "table": 4 * 128}
 
     def write(name: str, sizes: dict[str, int], gap: int = 0) -> None:
         places, end = {}, 4096

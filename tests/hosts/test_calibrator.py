@@ -43,8 +43,8 @@ from calibeat.hosts import rows
 
 
 def test_widths_are_the_ones_promised() -> None:
-    assert (OPS.width, TOPS.width, HOPS.width) == (7, 27, 207)
-    assert (BM.width, OBS.width, F99.width, WHB.width) == (2, 11, 22, 42)
+    assert (OPS.width, TOPS.width, HOPS.width) == (14, 34, 214)
+    assert (BM.width, OBS.width, F99.width, WHB.width) == (9, 18, 29, 49)
     for method in PRESETS.values():
         assert Calibrator(method).row.shape == (method.width,)
 

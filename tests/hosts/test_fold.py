@@ -34,7 +34,8 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.core.stats import LAST
+from calibeat.core.layout import THETA
+from calibeat.core.stats import LAST, STATS
 from calibeat.hosts.rows import fold_on_rows, new_rows, receipt_type
 
 # ---- predict and update, in columns --------------------------------------------------------------------------------
@@ -297,17 +298,17 @@ def test_rows_in_are_checked() -> None:
     bank = Bank(TOPS)
     bank.run([1, 2], [0.5, 0.4], [1, 0])
     rows = bank.rows([2, 1])
-    assert rows.shape == (2, TOPS.width + 6) and not np.shares_memory(rows, bank._rows.matrix)
+    assert rows.shape == (2, TOPS.width + STATS) and not np.shares_memory(rows, bank._rows.matrix)
     before = content(bank)
     bad = rows.copy()
-    bad[1, 5] = nan
+    bad[1, THETA + 3] = nan
     odd = rows.copy()
     odd[0, TOPS.width - 2] = 3.0
     for keys, what, error, message in (
         ([2, 1], bad, InvalidInput, "A in .*, got nan - at row 1"),
         ([2, 1], odd, InvalidInput, "a sum of outcomes in"),
         ([2, 2], rows, InvalidInput, "different, got one of them twice"),
-        ([2], rows, InvalidInput, r"shape \(1, 33\), got float64 of shape \(2, 33\)"),
+        ([2], rows, InvalidInput, r"shape \(1, 41\), got float64 of shape \(2, 41\)"),
         ([2, 1], rows.astype(np.float32), InvalidInput, "float32"),
         (["a", "b"], rows, InvalidInput, "ints like those of the bank"),
     ):
@@ -317,7 +318,7 @@ def test_rows_in_are_checked() -> None:
     with pytest.raises(UnknownKey, match="one of the 2 keys of the bank - at row 1"):
         bank.rows([2, 77])
     bank.set_rows([2, 9], rows)
-    same(bank.rows([9, 2])[:, :-5], rows[::-1, :-5])
+    same(bank.rows([9, 2])[:, : LAST - STATS], rows[::-1, : LAST - STATS])
 
 
 def test_lists_of_any_numbers_and_any_sequence_of_receipts_are_read_alike() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import pickle
+import struct
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +31,8 @@ from calibeat._util.sealed import checksum
 
 MOST_MARKS = 4_194_304  # docs/receipts.md
 nan = math.nan
+
+EIGHT_ZEROS = base64.b64encode(struct.pack("<qB", 8, 0) + bytes([ZERO] * 8)).decode()
 
 # ---- the ledger against a dictionary that forgets nothing ----------------------------------------------------------
 
@@ -159,7 +163,8 @@ def test_of_a_stream_whose_outcomes_were_learnt_elsewhere() -> None:
         {"first": -1, "given_up": 0, "marks": ""},
         {"first": 11, "given_up": 0, "marks": ""},
         {"first": 0, "given_up": 1, "marks": ""},
-        {"first": 8, "given_up": 0, "marks": "qqo="},
+        {"first": 8, "given_up": 0, "marks": EIGHT_ZEROS},
+        {"first": 0, "given_up": 0, "marks": EIGHT_ZEROS},
         {"first": 0, "given_up": 0, "marks": "qqo="},
         {"first": 0.5, "given_up": 0, "marks": ""},
         {"first": None, "given_up": 0, "marks": ""},
@@ -181,12 +186,31 @@ def test_labels_that_cannot_be(classes: int) -> None:
     assert [twin.column(event) for event in (1, 2, 3, 4)] == [400, 252, 253, 0]
     wrong = [marks[:-1], marks[:-4], marks + bytes(4), marks + bytes(1), marks[:3], b"", b"\xff" * 8 + marks[8:]]
     wrong += [marks[:-4] + (5000).to_bytes(4, "little"), marks[:-4] + (7).to_bytes(4, "little")]
-    wrong += [(3).to_bytes(8, "little") + marks[8:]]
+    wrong += [(3).to_bytes(8, "little") + marks[8:], marks[:8] + b"\1" + marks[9:], marks[:8] + b"\2" + marks[9:]]
     for bad in wrong if classes == 1000 else [marks]:
         with pytest.raises(InvalidInput, match="settled"):
             Ledger.unpacked(first, given_up, bad, 5, 4, classes=classes)
     with pytest.raises(InvalidInput, match="settled labels must be those of 3 classes"):
-        Ledger.unpacked(0, 0, (1).to_bytes(8, "little") + bytes([ZERO + 3]), 5, 4, classes=3)
+        Ledger.unpacked(0, 0, (1).to_bytes(8, "little") + bytes([0, ZERO + 3]), 5, 4, classes=3)
+
+
+@pytest.mark.parametrize(
+    ("weight", "trials", "ones"),
+    [(nan, 1, 0), (-1.0, 1, 0), (1e13, 1, 0), (1.0, 3, 4), (1.0, 10**9 + 1, 0), (math.inf, 1, 1)],
+)
+def test_weights_that_cannot_be(weight: float, trials: int, ones: int) -> None:
+    """Behind the marks: a weight, and 2^32 (trials + 1) + ones."""
+    ledger = Ledger(known=1)
+    ledger.settle(0, 1 / 3, 2.5, 3.0)
+    assert ledger.describe(0) == (2.5, 3, 1)
+    first, given_up, packed = ledger.packed()
+    assert packed == struct.pack("<qBBdQ", 1, 1, ZERO, 2.5, (4 << 32) + 1)
+    assert Ledger.unpacked(first, given_up, packed, 1, 1).describe(0) == (2.5, 3, 1)
+    bad = struct.pack("<qBBdQ", 1, 1, ZERO, weight, (trials + 1 << 32) + ones)
+    with pytest.raises(InvalidInput, match="settled weights must be"):
+        Ledger.unpacked(first, given_up, bad, 1, 1)
+    with pytest.raises(InvalidInput, match="settled"):  # counts are of two classes
+        Ledger.unpacked(first, given_up, packed, 1, 1, classes=3)
 
 
 # ---- exactly once ------------------------------------------------------------------------------------------------
@@ -280,7 +304,7 @@ def test_outcomes_in_order_are_remembered_in_little_room_however_late() -> None:
     waiting = [cal.predict(0.5) for _ in range(20_000)]
     for receipt in waiting[:15_000]:
         cal.update(receipt, 1)
-    assert len(cal.to_json()) < 3000
+    assert len(cal.to_json()) < 4 / 3 * KEPT_EVENTS + 1000  # a byte each, in base 64
     for twin in (cal, Calibrator.from_json(cal.to_json())):
         assert twin.update(waiting[0], 0) == "repeated"  # before the last 4,096: learnt, but which one is forgotten
         refused(

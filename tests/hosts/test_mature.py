@@ -16,6 +16,7 @@ from conformance import same
 from streams import drifting, variants
 
 from calibeat import HOPS, TOPS, Bank, Calibrator, Groups, InvalidInput, Monitor, MultiBank, MultiCalibrator
+from calibeat.core import layout
 
 N, AGE = 160, 23
 HOSTS: dict[str, Any] = {name: partial(Calibrator, method, seed=5) for name, method in variants().items()}
@@ -34,6 +35,14 @@ def stream_of(host: Any) -> tuple[Any, Any, dict[str, Any]]:
     return *drifting(N), {}
 
 
+def state_of(host: Any) -> Any:
+    """The row. Of K classes it also sums what the forecasts that were issued left open: raw scores here, not there."""
+    row = host.row.copy()
+    if isinstance(host, MultiCalibrator) and len(host.classes) > 2:
+        row[[layout.SUM, layout.SUM_BEFORE]] = 0.0
+    return row
+
+
 @pytest.mark.parametrize("make", HOSTS.values(), ids=HOSTS)
 def test_it_is_a_due_computed_for_them_from_the_first_maturity_on(make: Any) -> None:
     scores, outcomes, more = stream_of(make())
@@ -44,7 +53,7 @@ def test_it_is_a_due_computed_for_them_from_the_first_maturity_on(make: Any) -> 
         first = computed.min()
         np.testing.assert_allclose(forecasts[:first], scores[:first], rtol=0, atol=1e-15)
         same(forecasts[first:], plain.run(scores, outcomes, due=computed, **more)[first:])
-        same(mature.row, plain.row)
+        same(state_of(mature), state_of(plain))
 
 
 @pytest.mark.parametrize("mature", ["30min", "1800s", timedelta(minutes=30), np.timedelta64(30, "m")])

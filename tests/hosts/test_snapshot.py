@@ -15,6 +15,7 @@ from streams import STREAMS, variants
 from calibeat import FTL, OPS, TOPS, Calibrator, Fixed, Histogram, Method, MultiCalibrator, Platt, SnapshotMismatch
 from calibeat._util.sealed import checksum
 from calibeat.core import vector
+from calibeat.core.layout import SUM, THETA
 
 
 @pytest.fixture
@@ -88,10 +89,10 @@ def test_every_edit_is_noticed(text: str) -> None:
 
 def test_what_is_wrong_is_said(text: str) -> None:
     state = json.loads(text)
-    refused(json.dumps({**state, "version": 1}), "snapshot must be of version 2, got 1")
+    refused(json.dumps({**state, "version": 2}), "snapshot must be of version 3, got 2")
     refused(json.dumps({**state, "format": "else"}), "snapshot must have the format 'calibeat/calibrator', got 'else'")
-    refused(json.dumps({**state, "row": state["row"][:-1]}), "a row of width 27 for its method, got 26")
-    refused(json.dumps({**state, "row": "x"}), "a row of width 27 for its method, got str")
+    refused(json.dumps({**state, "row": state["row"][:-1]}), "a row of width 34 for its method, got 33")
+    refused(json.dumps({**state, "row": "x"}), "a row of width 34 for its method, got str")
     refused(json.dumps({key: state[key] for key in state if key != "row"}), "snapshot must have the field 'row'")
     unknown = {**state["method"], "learner": {"kind": "adam"}}
     refused(json.dumps({**state, "method": unknown}), "a method that this version knows: learner must name one of ons")
@@ -100,7 +101,7 @@ def test_what_is_wrong_is_said(text: str) -> None:
     refused(b"\xff\xfe\x00", "snapshot must be")
     refused(b"\x80abc", "snapshot must be JSON text, got what cannot be read")
     refused(7, "snapshot must be text made by to_json, got int")
-    refused(json.dumps({**state, "version": True}), "snapshot must be of version 2, got True")
+    refused(json.dumps({**state, "version": True}), "snapshot must be of version 3, got True")
     refused(json.dumps({**state, "extra": 1}), "got 'extra'")
     refused("[" * 100_000, "snapshot must be")
     refused('{"format": ' + "9" * 5000 + "}", "snapshot must be")
@@ -110,7 +111,7 @@ def test_what_is_wrong_is_said(text: str) -> None:
 
 def of_tops(total: float = 0.0, count: float = 0.0) -> list[float]:
     """A row after nine outcomes, with this first cell."""
-    return [9.0, 9.0, *TOPS.initial_row().tolist()[2:7], total, count, *[0.0] * 18]
+    return [9.0, 9.0, *TOPS.initial_row().tolist()[SUM : TOPS.spec.cells], total, count, *[0.0] * 18]
 
 
 @pytest.mark.parametrize(
@@ -120,15 +121,15 @@ def of_tops(total: float = 0.0, count: float = 0.0) -> list[float]:
         ("stream", 0.5, "stream must be a whole number"),
         ("events", -1, "events must be a whole number"),
         ("events", 10**400, "events must be a whole number"),
-        ("row", ["x"] * 27, "row[0] must be a finite number, got 'x'"),
-        ("row", [None] * 27, "row[0] must be a finite number, got None"),
-        ("row", [True] * 27, "row[0] must be a finite number, got True"),
-        ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
+        ("row", ["x"] * TOPS.width, "row[0] must be a finite number, got 'x'"),
+        ("row", [None] * TOPS.width, "row[0] must be a finite number, got None"),
+        ("row", [True] * TOPS.width, "row[0] must be a finite number, got True"),
+        ("row", [10**400] * TOPS.width, "row[0] must be a finite number, got 1000"),
         ("row", [0.5, *of_tops()[1:]], "row must have events at the last outcome as a whole number, got 0.5"),
         ("row", [0.0, 9e9, *of_tops()[2:]], "row must have outcomes in [0, 0], got 9000000000.0"),
-        ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "row must have A in [100, "),
+        ("row", [9.0, 9.0, *[0.0] * (TOPS.width - 2)], "row must have A in [100, "),
         ("row", of_tops(2.0, 1.0), "row must have a sum of outcomes in [0, 1], got 2.0"),
-        ("row", of_tops(0.5, 1.5), "row must have a count of outcomes as a whole number, got 1.5"),
+        ("row", [9.0, 9.0, 9.5, *of_tops()[3:]], "row must have sums of weights in [0, 9], got 9.5"),
         ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
         ("history", [], "history must hold"),
     ],
@@ -140,17 +141,17 @@ def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, messa
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (2, 1e9, "row must have bins in use in [0, 5], got 1000000000.0"),
-        (2, 2.5, "row must have bins in use as a whole number, got 2.5"),
-        (3, 1.01, "row must have edges and means in [0, 1], got 1.01"),
-        (7, 1.5, "row must have edges and means in [0, 1], got 1.5"),
+        (0, 1e9, "row must have bins in use in [0, 5], got 1000000000.0"),
+        (0, 2.5, "row must have bins in use as a whole number, got 2.5"),
+        (1, 1.01, "row must have edges and means in [0, 1], got 1.01"),
+        (5, 1.5, "row must have edges and means in [0, 1], got 1.5"),
     ],
 )
 def test_histograms_that_cannot_be(place: int, value: float, message: str) -> None:
     calibrator = Calibrator(Method(Histogram(5), FTL(after=4, every=2)))
     calibrator.run([0.2, 0.8, 0.4, 0.3, 0.6], [0, 1, 1, 0, 1])
     state = json.loads(calibrator.to_json())
-    state["row"][place] = value
+    state["row"][THETA + place] = value
     refused(sealed(state), message)
 
 
@@ -162,7 +163,9 @@ def test_histograms_that_cannot_be(place: int, value: float, message: str) -> No
         {"x0": [1.0]},
         {"x0": [1.0] * 20, "y": [1.0] * 19},
         {"x0": ["a"] * 20, "y": [1.0] * 20},
-        {"x0": [1.0] * 20, "y": [0.5] * 20},
+        {"x0": [1.0] * 20, "y": [1.5] * 20},
+        {"x0": [1.0] * 20, "y": [1.0] * 20, "weights": [-1.0] * 20},
+        {"x0": [1.0] * 20, "y": [1.0] * 20, "weights": [1.0] * 19},
         {"x0": [1.0] * 20, "y": [1.0] * 20, "x1": []},
         {"x0": 3, "y": 3},
     ],
@@ -191,8 +194,8 @@ def test_the_row_is_a_read_only_copy() -> None:
         ("", "whole JSON text"),
         ("[]", "must be a JSON object"),
         ('{"format": "calibeat/calibrator"}', "must have the format 'calibeat/multi'"),
-        ('{"format": "calibeat/multi", "version": 99}', "must be of version 2, got 99"),
-        ('{"format": "calibeat/multi", "version": 2}', "must have the field 'classes'"),
+        ('{"format": "calibeat/multi", "version": 99}', "must be of version 3, got 99"),
+        ('{"format": "calibeat/multi", "version": 3}', "must have the field 'classes'"),
     ],
 )
 def test_foreign_text(text: str, message: str) -> None:
@@ -209,17 +212,17 @@ def test_edited_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classes": 4}, "a row of width 219 for its method, got 185"),
+        ({"classes": 4}, "a row of width 226 for its method, got 192"),
         ({"classes": ["a", "a", "b"]}, "classes must be different"),
         ({"method": "best"}, "method must be"),
         ({"logits": 1}, "logits must be True or False"),
         ({"events": -1}, "events must be a whole number"),
         ({"events": 79}, r"events at the last outcome in \[0, 79\]"),
-        ({"row": "abc"}, "a row of width 185 for its method, got str"),
-        ({"row": [True] * 185}, "row\\[0\\] must be"),
+        ({"row": "abc"}, "a row of width 192 for its method, got str"),
+        ({"row": [True] * 192}, "row\\[0\\] must be"),
         ({"settled": [7] * 80}, "settled must be an object with first"),
         ({"settled": {"first": 0, "given_up": 0, "marks": "?"}}, "marks must be in base 64"),
-        ({"settled": {"first": 0, "given_up": 0, "marks": "AQAAAAAAAAAH"}}, "labels must be those of 3 classes"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "AQAAAAAAAAAABw=="}}, "labels must be those of 3 classes"),
         ({"history": {"x0": []}}, "history must hold nothing"),
         ({"monitors": 7}, "monitors must be an object"),
     ],
@@ -262,7 +265,7 @@ def test_impossible_rows(at: int, value: float, message: str) -> None:
 
 def test_impossible_row_of_the_online_temperature() -> None:
     state = json.loads(trained(method="ots").to_json())
-    state["row"][2] = 1e9
+    state["row"][THETA] = 1e9
     with pytest.raises(SnapshotMismatch, match="slope in"):
         MultiCalibrator.from_json(sealed(state))
 

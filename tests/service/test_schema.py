@@ -1,9 +1,13 @@
-"""The format of a store: one of this version is kept here as a file, and is still served, bit for bit."""
+"""The format of a store: one of this version is kept here as a file, and is still served, bit for bit.
+
+`PYTHONPATH=tests python tests/service/test_schema.py` makes the file of a new version.
+"""
 
 from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from services import desk
@@ -13,7 +17,7 @@ from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.store import open_store, schema
 from calibeat.service.store.sqlite import SqliteConnection
 
-KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v2.db.gz"
+KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v3.db.gz"
 
 
 @pytest.fixture
@@ -70,3 +74,16 @@ def test_tables_that_cannot_be_made_leave_an_empty_file(tmp_path: Path, monkeypa
     with desk(str(path), monitor=1000.0) as service:
         service.play(5, seed=2)
     assert replay_check(str(path)).is_same
+
+
+def keep_store() -> None:
+    """Write the file: twenty events of three streams, some of them late."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "kept.db"
+        with desk(str(path), monitor=1000.0) as service:
+            service.play(20)
+        KEPT.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+
+
+if __name__ == "__main__":
+    keep_store()

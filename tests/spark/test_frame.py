@@ -11,6 +11,7 @@ import pytest
 from calibeat import Bank, Calibrator, InvalidInput, Monitor
 from calibeat.core.stats import LAST
 from calibeat.spark import Calibrated, bad_rows, calibrate, from_bank, to_bank
+from calibeat.spark.state import FORMAT
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -91,7 +92,7 @@ def test_it_goes_on_from_a_state_a_bank_and_a_file(big: tuple[Any, Any], spark: 
     assert len(rest) == 10_000
     kept = collected(first.state)
     assert kept["method"].unique().tolist() == ['{"method": "auto", "monitor": null, "seed": 3}']
-    assert kept["version"].unique().tolist() == [2] and kept["key"].is_unique
+    assert kept["version"].unique().tolist() == [FORMAT] and kept["key"].is_unique
     # Written once, both are read from the folder: the same forecasts as those computed when asked for.
     assert np.array_equal(forecasts(first), wanted[: len(few)])
     back = to_bank(from_bank(half, spark))

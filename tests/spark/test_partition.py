@@ -152,7 +152,7 @@ def test_rows_of_another_method_or_version_are_refused() -> None:
         from_bytes(bank, [b"short"], ["a"])
     with pytest.raises(SnapshotMismatch, match="got nothing - at key 'a'"):
         from_bytes(bank, [None], ["a"])
-    with pytest.raises(SnapshotMismatch, match="state must be of version 2, got 1"):
+    with pytest.raises(SnapshotMismatch, match="state must be of version 3, got 2"):
         check_same([("tops", 1)])
     with pytest.raises(SnapshotMismatch, match="state must be of one method, got ops and tops"):
         check_same([("ops", 2), ("tops", 2)])

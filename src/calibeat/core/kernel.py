@@ -198,7 +198,7 @@ def settle_weighted(
 def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
     """The forecast as it was issued; of methods that do not remember it, what the expert says now.
 
-    Of a learner that fits its past again, the score: then it does not matter to the row when a fit takes place.
+    Of learners that fit again it is the score: a fit may come before this outcome or behind it (`refit`).
     """
     if spec.mixes:
         return receipt[FORECAST]
@@ -253,7 +253,8 @@ def look_back(
         if lanes:
             lanes_exponents(row, spec.clip, x0, x1, lesson, spec.horizon, receipt, late)
         exps(late[SPLINE_EXPONENTS:PHI])
-        beginner = splines and is_beginner(row[N], receipt[SEEN])
+        # A learner that fits again says now what it says before or behind a fit, which may come at either time.
+        beginner = splines and spec.learner != REFIT and is_beginner(row[N], receipt[SEEN])
         if beginner and lanes:
             around = lanes_now(row, clipped(receipt[SCORE], spec.clip), spec.horizon, late)
         elif beginner:

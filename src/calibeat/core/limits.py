@@ -247,11 +247,14 @@ class RowLimits:
         raise InvalidInput(f"{what} must {must}, got {got!r}{f' - at {at} {row}' if at else ''}")
 
 
-def _counts(width: int) -> list[Block]:
-    """The first columns of a row of this width: its counts, and the sums of weights."""
+def _counts(width: int, spread: float) -> list[Block]:
+    """The first columns of a row of this width: its counts, and the sums of weights.
+
+    `spread` is the largest squared residual of a forecast.
+    """
     events = Limit("events at the last outcome", 0.0, MOST_COUNT, whole=True, under=width + EVENTS)
     counts = Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
-    once, squared = Limit("sums of weights", 0.0, 0.0, rises=1.0), Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT)
+    once, squared = Limit("sums of weights", 0.0, 0.0, rises=spread), Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT)
     clipped = Limit("clipped weights", 0.0, MOST_COUNT, whole=True, under=N - CLIPPED)
     return [counts, Block((once, squared)), Block((once, squared)), Block((once, squared, clipped))]
 
@@ -271,7 +274,8 @@ def limits_of(method: Any, groups: Any = None) -> RowLimits:
     """The limits of a row of a method, behind it the numbers of groups, if there are any, and the stats."""
     own = [*method.limits(), *(() if groups is None else groups.limits())]
     width = method.width + (0 if groups is None else groups.row_width)
-    return RowLimits([*_counts(width), *own, *_stats()], N, TOTAL)
+    spread = 1.0 if method.numbers == 1 else 2.0 * ROUNDED
+    return RowLimits([*_counts(width, spread), *own, *_stats()], N, TOTAL)
 
 
 def check_rows(method: Any, matrix: Table, clock: float, groups: Any = None) -> None:

@@ -55,7 +55,7 @@ NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
 class Streams(NamedTuple):
     """Rows of `stride` numbers one behind the other. `slots` says which row an event belongs to.
 
-    Without slots all events belong to row 0. With slots, and if `stats` is not 0, the six numbers of `stats` stand at
+    Without slots all events belong to row 0. With slots, and if `stats` is not 0, the numbers of `stats` stand at
     that place of each row. Only events of slots from `first` to `last - 1` are played: the others belong to another
     thread. `t` forecasts were made before the batch, in all streams.
     """

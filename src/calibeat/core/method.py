@@ -54,7 +54,7 @@ class Method:
     >>> TOPS == Method(Platt(), ONS(), Tracking())
     True
     >>> replace(TOPS, calibeater=Tracking(bins=20)).width     # numbers of state per stream
-    47
+    54
 
     >>> Method(None, ONS())
     Traceback (most recent call last):

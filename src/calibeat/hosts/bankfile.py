@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Sections = dict[str, npt.NDArray[Any]]
 
-MAGIC, FORMAT, PAGE = b"calibank", 2, 4096
+MAGIC, FORMAT, PAGE = b"calibank", 3, 4096
 _BYTES_AT_ONCE = 2**23  # a part of an array: each checksum goes on from the one before. Large writes are read faster
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")

@@ -35,7 +35,7 @@ from .session import check_frame, check_libraries, has_streams, without_pandas_w
 pa = LazyModule("pyarrow")
 F = LazyModule("pyspark.sql.functions")
 
-FORMAT = 2  # the version of this layout
+FORMAT = 3  # the version of this layout
 COLUMNS = ("key", "row", "method", "version")
 STATE = "key {key}, row binary, method string, version int"
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from calibeat.errors import SnapshotMismatch
 
-VERSION = 2
+VERSION = 3
 # The words in braces are the types of the two databases.
 _TABLES = (
     "CREATE TABLE meta (name {text} PRIMARY KEY, value TEXT NOT NULL)",
