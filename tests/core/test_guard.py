@@ -245,7 +245,7 @@ def test_the_expert_is_untouched_and_the_guard_is_the_oracle(expert, guard):
         oracle.learn(p, q, y)
     at = method.spec.guard
     unguarded = np.delete(cal.row, np.arange(at, at + len(guard.initial())))
-    np.testing.assert_array_equal(unguarded[:N + 1], alone.row[:N + 1])
+    np.testing.assert_array_equal(unguarded[: N + 1], alone.row[: N + 1])
     np.testing.assert_array_equal(unguarded[THETA:], alone.row[THETA:])  # drawn forecasts take no weights
 
 

@@ -546,7 +546,12 @@ def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
     bank = filled()
     bank.save(tmp_path / "bank")
     whole, large = (tmp_path / "bank").read_bytes(), 10 * 2**30
-    sizes = {"pool": 8 * TOPS.width, "keys": 8 * len(bank), "rows": 8 * len(bank) * (TOPS.width + STATS), "table": 4 * 128}
+    sizes = {
+        "pool": 8 * TOPS.width,
+        "keys": 8 * len(bank),
+        "rows": 8 * len(bank) * (TOPS.width + STATS),
+        "table": 4 * 128,
+    }
 
     def write(name: str, sizes: dict[str, int], gap: int = 0) -> None:
         places, end = {}, 4096

@@ -41,7 +41,16 @@ from calibeat.monitor.notices import Notices, NoticeSettings
 from calibeat.monitor.silence import check_away, check_time
 
 from . import bankfile
-from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedule, issue_times, read_counts, read_weights
+from .calibrator import (
+    Calibrator,
+    Watch,
+    add_hints,
+    checked_stream,
+    for_schedule,
+    issue_times,
+    read_counts,
+    read_weights,
+)
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
 from .receipts import Receipts, check_receipts
@@ -1117,6 +1126,11 @@ def refuse_groups(groups: Any) -> None:
 def row_width(bank: Bank) -> int:
     """How many numbers such a row has."""
     return bank._rows.stride + sum(part.settings.width for part in bank._rows.watching.parts)
+
+
+def check_takes_weights(bank: Bank) -> None:
+    """Raise unless outcomes of this bank may have weights."""
+    bank._rows._check_weights(weighted=True, counted=False)
 
 
 def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:
