@@ -324,12 +324,15 @@ class Refitter:
         if learnt in self._due(learnt - 1, learnt):
             self._fit(row, learnt)
 
-    def until(self, learnt: int) -> int:
-        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns."""
+    def until(self, learnt: int, *, weighted: bool) -> int:
+        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns.
+
+        In a stream that had weights each outcome is more: also one of weight 1 may be clipped.
+        """
         after, every = self._learner.after, self._learner.every
         if learnt >= after and every == 0:  # nothing is remembered any more
             return NEVER
-        if len(self.past.weights):  # which a compiled call does not know
+        if weighted or len(self.past.weights):  # which a compiled call does not know
             return 0
         due = after if learnt < after else learnt + every - (learnt - after) % every
         return int(min(due, self.past.dropped + len(self.past.y) + 1))
@@ -402,7 +405,7 @@ class Refitter:
         last = learnt - dropped
         first = last - self._count(learnt)
         columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
-        columns |= {"weights": weights} if len(weights) else {}
+        columns |= {"weights": weights} if (weights[first:last] != 1.0).any() else {}
         return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
 
     def load(self, learnt: int, columns: Any) -> None:

@@ -34,7 +34,7 @@ from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
-from calibeat.core.layout import N
+from calibeat.core.layout import TOTAL, N
 from calibeat.core.limits import check_row
 from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
@@ -395,7 +395,7 @@ class StreamOfRows(Rows):
         with self:
             learnt, learner = int(self.row(0)[N]), self.method.learner
             self.refitter.forget(learnt)
-            until = self.refitter.until(learnt)
+            until = self.refitter.until(learnt, weighted=self.row(0)[TOTAL] > 0.0)
             self._remember_in(self.refitter.past, until)
         if learnt >= learner.after and not self._warned_of_ball and on_the_ball(self.method, self.row(0)):
             self._warned_of_ball = True
