@@ -32,6 +32,7 @@ TABLES = {
     "march": "auto:march",
     "quality": "quality:quality",
     "late": "late:late",
+    "sampled": "sampled:sampled",
     "bank": "bank:millions",
     "threads": "bank:threads",
     "strings": "bank:strings",

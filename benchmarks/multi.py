@@ -162,7 +162,7 @@ def adversary(K: int, events: int) -> tuple[Vector, float, float]:
         vector.predict(*method.code, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
-        vector.settle(*method.code, row, i + 1.0, Outcome(y, 1.0, 1.0), receipt, work, forecast)
+        vector.settle(*method.code, row, i + 1.0, Outcome(float(y), 1.0, 1.0), receipt, work, forecast)
     return row[:-2], worst, off
 
 

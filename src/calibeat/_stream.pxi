@@ -1058,7 +1058,7 @@ cdef class StreamRows:
             )
             played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
         (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.score, forecast.expert = score, self.asked.expert
+        forecast.score, forecast.expert = score, k_core_kernel_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = event, <int64_t>row.data[N]
         forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
@@ -1219,7 +1219,9 @@ cdef class StreamRows:
             )
         if self.counts_losses:
             row.n = self.stride
-            k_core_stats_add_losses(row, self.width, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome)
+            k_core_stats_add_losses(
+                row, self.width, self.spec.odds, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome
+            )
 
     @cython.final
     cdef inline bint is_latest(self, Index slot, int64_t event, int64_t seen, origin) noexcept:

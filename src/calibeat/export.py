@@ -24,6 +24,7 @@ from calibeat._util.extras import need
 from calibeat.core.auto import EPS
 from calibeat.core.method import name_of
 from calibeat.core.parts import Expression, Formula
+from calibeat.core.weights import scale_of_weights
 
 from .errors import InvalidInput
 
@@ -257,9 +258,27 @@ def frozen_map(method: Method, row: list[float]) -> Export:
     else:
         learner.export(formula, row, features, exact=exact)
     if calibeater is not None:
-        calibeater.export(formula, row[method.spec.cells :], features)
+        calibeater.export(formula, row[method.spec.cells :], features, scale_of_weights(row))  # type: ignore[arg-type]
+    if method.odds != 1.0:  # between the score and the forecast all is in the odds of the log
+        formula.numbers.update(odds=method.odds)
+        formula.steps = [(name, _reading("seen", step)) for name, step in formula.steps]
+        formula.steps.insert(0, ("seen", _in_odds("score", method.odds)))
+        said = formula.steps[-1][0]
+        formula.add("true", ("/", said, ("+", said, ("*", ("-", 1.0, said), method.odds))))
     formula.steps[-1] = ("forecast", formula.steps[-1][1])
     return Export(formula.numbers, tuple(formula.steps))
+
+
+def _in_odds(p: str, odds: float) -> Expression:
+    """A probability in odds that are so many times larger, as `kernel.in_log` has it."""
+    return ("/", ("*", p, odds), ("+", ("*", p, odds), ("-", 1.0, p)))
+
+
+def _reading(name: str, step: Expression) -> Expression:
+    """An expression that reads this name in place of the score."""
+    if isinstance(step, tuple):
+        return (step[0], *(_reading(name, part) if not isinstance(part, list) else part for part in step[1:]))
+    return name if step == "score" else step
 
 
 # ---- ONNX --------------------------------------------------------------------------------------------------------

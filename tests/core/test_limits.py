@@ -151,6 +151,16 @@ def test_no_row_of_a_bank_is_refused(method: Method, prior: str | None, tmp_path
     assert np.array_equal(Bank.load(tmp_path / "bank").rows(keys), bank.rows(keys))
 
 
+@pytest.mark.parametrize("kept", [(1.0, 0.05), (0.3, 0.1), (0.05, 1.0)])
+def test_no_row_of_a_thinned_log_is_refused(kept: tuple[float, float], tmp_path: Path) -> None:
+    """Each zero stands for more events than a one, or for fewer."""
+    bank = Bank(replace(AUTO, kept=kept))
+    bank.run(np.zeros(300, dtype=int), np.full(300, 0.9), np.zeros(300))
+    bank.set_rows([0], bank.rows([0]))
+    bank.save(tmp_path / "bank")
+    assert np.array_equal(Bank.load(tmp_path / "bank").rows([0]), bank.rows([0]))
+
+
 @pytest.mark.parametrize("K", [2, 3, 20, 65])
 @pytest.mark.parametrize("name", vector.CODES)
 @pytest.mark.parametrize("late", [0, 60])

@@ -11,6 +11,7 @@ from interrupts import interrupted_everywhere
 from streams import drifting
 
 from calibeat import Calibrator, Forecast, InvalidInput, OutcomeConflict, UnknownForecast
+from calibeat._compiled import KEPT_EVENTS
 from calibeat.rivals import Host, Rival
 
 N = 300
@@ -152,6 +153,6 @@ def test_marks_of_old_events_are_forgotten() -> None:
     first = host.predict(0.5)
     host.update(first, 1)
     host.run([0.5] * 20_000, [1] * 20_000)
-    assert len(host._served.settled.packed()[2]) < 2_000
+    assert len(host._served.settled.packed()[2]) < 1.01 * KEPT_EVENTS
     host.update(first, 1)
     assert host.outcomes == 20_001

@@ -168,7 +168,8 @@ def check_outcomes(outcomes: Any, needed: Flags | None = None, *, optional: bool
 def check_weights(weights: Any, count: int | None, needed: Flags | None = None) -> Vector:
     """A one-dimensional array of finite numbers from 0 to 1e12; names the first bad row.
 
-    There must be one for each of `count` events; None is any number of them. Where none is needed there may be anything.
+    There must be one for each of `count` events; None is any number of them. Where none is needed there may be
+    anything.
 
     >>> check_weights([1, 20.0], 2)
     array([ 1., 20.])
@@ -201,7 +202,8 @@ def check_values(values: Any) -> Vector:
 def check_counts(ones: Any, of: Any, needed: Flags | None = None, *, optional: bool = False) -> tuple[Vector, Vector]:
     """The share of ones of each row, and its trials: whole numbers of ones among whole numbers of events, up to 1e9.
 
-    Where none is needed there may be anything: there the share is NaN, and so it is of `optional` ones that are missing.
+    Where none is needed there may be anything: there the share is NaN, and so it is of `optional` ones that are
+    missing.
 
     >>> check_counts([3, 0, 1], [50, 2, 1])
     (array([0.06, 0.  , 1.  ]), array([50.,  2.,  1.]))

@@ -12,8 +12,8 @@ A late outcome judges what was issued. Weights that follow such judgements chase
 the staleness G: the sum of ``log(sum w_k L_k / L of the issued mixture)``, at the weights of now, where it is positive.
 Likelihoods are tempered by it: ``L_k^(1/T)``. When 1 + G exceeds T by a tenth, the weights are flattened and T = 1 + G.
 
-An outcome that is worth omega events (`weights`) counts omega times: ``L_k^(omega/T)``. One with omega > T is a lump: the
-mixture is judged once and the lanes omega times, and what that can cost is added to G.
+An outcome that is worth omega events (`weights`) counts omega times: ``L_k^(omega/T)``. One with omega > T is a lump:
+the mixture is judged once and the lanes omega times, and what that can cost is added to G.
 
 **The horizon lane** is a logistic regression of the late outcome on what the lanes had said when the forecast was made.
 phi = (1, x, o, l_0, ..., l_3): one, the logit of the score, and the logits that the paper's OPS and the four Kalman

@@ -70,9 +70,9 @@ class Tracking(Calibeater):
     def limits(self) -> list[Block]:
         return [tallies(self.bins, MOST_IMAGINED)]
 
-    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:  # noqa: ARG002
+    def export(self, formula: Formula, cells: list[float], features: Features | None, scale: float) -> None:  # noqa: ARG002
         """The mean of each bin of the expert, as a table."""
-        means = [track(cells, 0, b, float(self.bins), self.prior) for b in range(self.bins)]  # type: ignore[arg-type]
+        means = [track(cells, 0, b, float(self.bins), self.prior / scale) for b in range(self.bins)]  # type: ignore[arg-type]
         formula.numbers.update(bins=[b / self.bins for b in range(1, self.bins)], forecasts=means)
         formula.add("tracked", ("lookup", formula.steps[-1][0], formula.numbers["bins"], means))
 

@@ -21,9 +21,9 @@ a = mu^2 and b = 1 - v/tau over its cells::
 buckets of eight. Only outcomes open cells. A full bucket gives up the cell that is worth least and was not seen for
 longest. So memory is bounded, whatever the attributes are.
 
-**Records** of each cell: events, sums of ones, score, expert and forecast by the weights of the events, and a bet against
-the forecast. The bet's logarithm, log e, is evidence that the forecasts in this cell are wrong. Once an outcome had a weight
-other than 1 no bet would be fair: log e stays as it is.
+**Records** of each cell: events, sums of ones, score, expert and forecast by the weights of the events, and a bet
+against the forecast. The bet's logarithm, log e, is evidence that the forecasts in this cell are wrong. Once an outcome
+had a weight other than 1 no bet would be fair: log e stays as it is.
 
 Kernels see words only. In a row the numbers of the groups stand behind those of the method, from `Cells.start` on.
 """
@@ -420,9 +420,9 @@ def settle_found(
 ) -> None:
     """The same, where `cells.found` has what `find_cells` finds."""
     if is_plain(row, outcome):
-        if not spec.draws:
-            note_event(row, spread(outcome.y, issued(spec, receipt)))
         learn_found(spec, cells, row, t, asked, cell, one_event(outcome.y), words, receipt)
+        if not spec.draws:
+            note_event(row, row[N] - 1.0, spread(outcome.y, issued(spec, receipt)))
     elif not is_nothing(outcome):
         lesson = pace(row, outcome, spread(outcome.y, issued(spec, receipt)))
         learn_weighted(spec, cells, row, t, asked, cell, lesson, words, receipt)

@@ -48,6 +48,7 @@ from .layout import THETA, N, Spec, T
 from .learners import (
     AIOLI_STEP,
     LANES,
+    NONE,
     OGD_STEP,
     ONS_STEP,
     REFIT,
@@ -98,8 +99,24 @@ def expert(spec: Spec, row: Vector, score: float, x0: float, x1: float, x2: floa
 
 
 @kernel
+def in_log(odds: float, p: float) -> float:
+    """A probability in the odds of the log, which are so many times larger; 0 and 1 stay."""
+    return p * odds / (p * odds + (1.0 - p)) if odds != 1.0 else p
+
+
+@kernel
+def in_truth(odds: float, p: float) -> float:
+    """The inverse of `in_log`."""
+    return p / (p + (1.0 - p) * odds) if odds != 1.0 else p
+
+
+@kernel
 def ask(spec: Spec, row: Vector, score: float, receipt: Vector) -> Asked:
-    """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt."""
+    """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt.
+
+    From here to the forecast everything is in the odds of the log (`Method`, kept).
+    """
+    score = in_log(spec.odds, score)
     x0, x1, x2 = features_of(spec.features, spec.clip, score)
     if not spec.mixes:
         return expert(spec, row, score, x0, x1, x2)
@@ -116,6 +133,7 @@ def ask(spec: Spec, row: Vector, score: float, receipt: Vector) -> Asked:
 @kernel
 def ask_again(spec: Spec, row: Vector, score: float) -> Asked:
     """The same, now, for the score of an earlier event; lanes look after themselves."""
+    score = in_log(spec.odds, score)
     x0, x1, x2 = features_of(spec.features, spec.clip, score)
     if spec.mixes and spec.learner == LANES:
         return Asked(x0, x1, x2, 0.0, 0.0)
@@ -149,13 +167,14 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
         low, high, weight = guard(row, spec.guard, spec.guard_bins, spec.slack, spec.spring, p)
         forecast = low if u < weight else high
         receipt[spec.guard_receipt + GUARDED], receipt[spec.guard_receipt + ISSUED] = p, forecast
+    forecast, low, high = in_truth(spec.odds, forecast), in_truth(spec.odds, low), in_truth(spec.odds, high)
     return Played(forecast, cell, b, low, high, weight)
 
 
 @kernel
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector) -> float:
-    """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
-    number of forecasts made so far -> its weight, as it was clipped."""
+    """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is
+    the number of forecasts made so far -> its weight, as it was clipped."""
     if is_plain(row, outcome):
         return settle_plain(spec, row, t, asked, cell, outcome.y, receipt)
     return settle_apart(spec, row, t, asked, cell, outcome, receipt)
@@ -164,10 +183,16 @@ def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: 
 @kernel
 def settle_plain(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> float:
     """`settle` for one event of weight 1, in a stream that never had another one."""
-    if not spec.draws:
-        note_event(row, spread(y, issued_or_expert(spec, asked, receipt)))
     learn_lesson(spec, row, t, asked, cell, one_event(y), receipt)
+    if takes_weights(spec):
+        note_event(row, row[N] - 1.0, spread(y, issued_or_expert(spec, asked, receipt)))
     return 1.0
+
+
+@kernel
+def takes_weights(spec: Spec) -> bool:
+    """Whether weights make a difference to a method, and it can learn them."""
+    return not spec.draws and (spec.learner != NONE or spec.calibeater != KEEP)
 
 
 @loop  # apart from those who never need it
@@ -217,7 +242,7 @@ def learn_lesson(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, les
 
 
 @kernel
-def look_back(
+def look_back(  # noqa: C901 - what is taken together stands together
     spec: Spec, row: Vector, asked: Asked, lesson: Lesson, m: float, receipt: Vector, late: Vector
 ) -> Hindsight:
     """Take together the logarithms, then the exponentials that a late outcome needs; splines stand on the expert m.

@@ -1,7 +1,7 @@
 """Where each number stands: in the row of a stream, and in the spec of a method.
 
-A row is [t, n, weights, parameters..., cells..., guard..., evidence, tail]; `Method` fixes its width. A spec is the method as
-a struct of named numbers, which is what the kernels read.
+A row is [t, n, weights, parameters..., cells..., guard..., evidence, tail]; `Method` fixes its width. A spec is the
+method as a struct of named numbers, which is what the kernels read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 # ---- the row -----------------------------------------------------------------------------------------------------
 T = 0  # forecasts made when the row last moved
 N = 1  # outcomes learnt
-# Of the weights of outcomes (`weights` says what they are for). While every outcome was one event of weight 1, `TOTAL` is 0.
+# Of the weights of outcomes (see `weights`). While each outcome was one event of weight 1, `TOTAL` is 0.
 SUM, SUM_SQUARED = 2, 3  # sums of w v and w^2 v over this block of outcomes
 SUM_BEFORE, SUM_SQUARED_BEFORE = 4, 5  # over the block before
 TOTAL, SQUARES = 6, 7  # sums of w and w^2 over all events
@@ -43,6 +43,7 @@ class Spec(NamedTuple):
     features: int = 0
     d: int = 0  # parameters
     clip: float = 0.0  # of the score
+    odds: float = 1.0  # how many times larger the odds are in the log than in truth, where it kept more of the ones
     histogram_bins: int = 0
     learner: int = 0
     gain: float = 0.0  # ONS: 1/gamma.  OGD: D/G.  AIOLI: 1/(1 + B R_x)

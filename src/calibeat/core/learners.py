@@ -240,8 +240,8 @@ def ons_step(
 ) -> None:
     """g = (p - y) x;  A += omega g g';  theta = projection of theta - gain A^-1 omega g,  gain = 1/gamma.
 
-    Of many trials A gets the sum of their g g'. Not omega^2: one large weight would freeze the learner. theta and then A
-    lie in the row from `at` on.
+    Of many trials A gets the sum of their g g'. Not omega^2: one large weight would freeze the learner. theta and then
+    A lie in the row from `at` on.
     """
     error, omega = p - lesson.y, lesson.omega
     size = math.sqrt(spread(lesson.y, p)) if lesson.is_share else error

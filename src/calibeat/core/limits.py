@@ -2,8 +2,8 @@
 
 A limit never refuses a row that a stream can reach. It keeps out what the kernels do not expect: NaN and infinity, a
 parameter outside its ball, more ones than outcomes, a number of memory that is not there. What grows with the outcomes
-has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n]. Where outcomes had weights,
-each may count as much as the largest weight of the most trials.
+has limits that grow with them: after n outcomes a number is in [low - falls n, high + rises n]. Where outcomes had
+weights, each may count as much as the largest weight of the most trials.
 
     from .limits import Block, Limit
 
@@ -254,19 +254,22 @@ def _counts(width: int, spread: float) -> list[Block]:
     """
     events = Limit("events at the last outcome", 0.0, MOST_COUNT, whole=True, under=width + EVENTS)
     counts = Block((events, Limit("outcomes", 0.0, MOST_COUNT, whole=True, under=-1)))
-    once, squared = Limit("sums of weights", 0.0, 0.0, rises=spread), Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT)
+    once, squared = (
+        Limit("sums of weights", 0.0, 0.0, rises=spread),
+        Limit("squared weights", 0.0, 0.0, rises=MOST_WEIGHT),
+    )
     clipped = Limit("clipped weights", 0.0, MOST_COUNT, whole=True, under=N - CLIPPED)
     return [counts, Block((once, squared)), Block((once, squared)), Block((once, squared, clipped))]
 
 
-def _stats() -> list[Block]:
-    """The stats behind a row."""
+def _stats(heaviest: float) -> list[Block]:
+    """The stats behind a row, where an outcome of weight 1 stands for so many events at most."""
     events = Limit("events", 0.0, MOST_COUNT, whole=True)
     last = Limit("a last event", 0.0, 0.0, whole=True, until=True)
     # A score of many classes may be above 1 by a rounding, and its loss below 0.
-    rises = 1.01 * max(2.0, -math.log(LOSS_FLOOR))
+    rises = 1.01 * heaviest * max(2.0, -math.log(LOSS_FLOOR))
     losses = (Limit(name, 0.0, 0.0, 1e-11, rises) for name in LOSSES)
-    return [Block((events, last, *losses, Limit("a sum of weights", 0.0, 0.0, rises=1.0)))]
+    return [Block((events, last, *losses, Limit("a sum of weights", 0.0, 0.0, rises=heaviest * ROUNDED)))]
 
 
 @lru_cache(maxsize=64)
@@ -275,7 +278,7 @@ def limits_of(method: Any, groups: Any = None) -> RowLimits:
     own = [*method.limits(), *(() if groups is None else groups.limits())]
     width = method.width + (0 if groups is None else groups.row_width)
     spread = 1.0 if method.numbers == 1 else 2.0 * ROUNDED
-    return RowLimits([*_counts(width, spread), *own, *_stats()], N, TOTAL)
+    return RowLimits([*_counts(width, spread), *own, *_stats(max(1.0, method.spec.odds))], N, TOTAL)
 
 
 def check_rows(method: Any, matrix: Table, clock: float, groups: Any = None) -> None:

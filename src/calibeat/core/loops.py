@@ -74,8 +74,9 @@ class Batch(NamedTuple):
 
     For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
     the label, and `work` is scratch (`vector.scratch`), which no other thread may use. With groups `words` has those of
-    the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none where
-    all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it has room.
+    the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none
+    where all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it
+    has room.
     """
 
     scores: Vector
@@ -217,7 +218,9 @@ def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Lat
     elif spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, False)
     elif spec.guard > 0:
-        event_loop(spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False)
+        event_loop(
+            spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False
+        )
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
         event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, False)
@@ -308,7 +311,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 else:
                     words = batch.words[j * attributes : (j + 1) * attributes]
                     if stats > 0:
-                        add_losses(row, stats, score[0], forecast[0], outcome)
+                        add_losses(row, stats, spec.odds, score[0], forecast[0], outcome)
                     weight = learn_late(
                         spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped
                     )
@@ -360,7 +363,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                 else:
                     settle(spec, row, now, asked, played.cell, outcome, receipt)
                 if stats > 0:
-                    add_losses(row, stats, score[0], played.forecast, outcome)
+                    add_losses(row, stats, spec.odds, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:
             for k in range(K):
                 forecast[k] = score[k]
@@ -399,7 +402,7 @@ def learn_late(
     receipt: Vector,
     grouped: bool,
 ) -> float:
-    """Learn the outcome of an earlier event, with groups or without: the expert is asked again -> the clipped weight."""
+    """Learn the outcome of an earlier event, for which the expert is asked again -> its weight, as it was clipped."""
     asked = ask_again(spec, row, score)
     if grouped:
         settle_grouped(spec, cells, row, t, asked, cell, outcome, words, receipt)

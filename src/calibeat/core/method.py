@@ -11,21 +11,24 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from calibeat._util.check import check_shares
 from calibeat._util.types import Vector
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput, UnknownMethod
 
+from .algebra import ln
 from .auto import Lanes
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
 from .guard import Guard
-from .layout import THETA, WEIGHT_SUMS, Spec
+from .layout import CLIPPED, SQUARES, THETA, TOTAL, WEIGHT_SUMS, Spec
 from .learners import ONS
 from .limits import NATS_PER_OUTCOME, Block, evidence
 from .parts import PARTS, READ, Calibeater, Columns, Features, Learner, Part
 from .receipt import GUARD_RECEIPT_WIDTH, RECEIPT_WIDTH
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
+from .weights import scale_of_weights
 
 NO_WORK: Vector = np.empty(0)
 _MOST_READ = 64  # methods that are remembered when they were read from data
@@ -42,6 +45,8 @@ class Method:
         `Lanes` needs `Beta` features.
     calibeater : corrects the expert by its past residuals: `Tracking`, `Hedging`, `Spline`; None does not.
     guard : a last stage with a guarantee against any opponent: `Guard`; None issues the calibeater's forecast.
+    kept : the shares of ones and of zeros that the log kept, such as ``(1.0, 0.05)``; None: it kept all. Scores and
+        forecasts are true probabilities. What stands between them, and what is learnt, is in the odds of the log.
 
     Raises
     ------
@@ -66,8 +71,11 @@ class Method:
     learner: Learner | None = None
     calibeater: Calibeater | None = None
     guard: Guard | None = None
+    kept: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.kept is not None:
+            object.__setattr__(self, "kept", check_shares("kept", self.kept))
         for slot, parts in PARTS.items():
             part = getattr(self, slot)
             if part is not None and type(part) not in parts.values():
@@ -126,6 +134,11 @@ class Method:
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
 
     @property
+    def odds(self) -> float:
+        """How many times larger the odds are in the log than in truth."""
+        return 1.0 if self.kept is None else self.kept[0] / self.kept[1]
+
+    @property
     def _tail(self) -> list[float]:
         return [] if self.learner is None else self.learner.tail()
 
@@ -160,6 +173,7 @@ class Method:
             horizon=end if self._tail else 0,
             mixes=self.mixes,
             draws=self.draws,
+            odds=self.odds,
         )
         if self.guard is not None:
             guard = end - 2 * self.mixes - len(self.guard.initial())
@@ -182,12 +196,12 @@ class Method:
 
     def __repr__(self) -> str:
         """As a dataclass shows itself, but without an empty guard. A stream's receipts are named after this text."""
-        shown = [slot for slot in PARTS if slot != "guard" or self.guard is not None]
+        shown = [slot for slot in (*PARTS, "kept") if slot not in ("guard", "kept") or getattr(self, slot) is not None]
         return f"Method({', '.join(f'{slot}={getattr(self, slot)!r}' for slot in shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy the parts only: the rest is made from them."""
-        return Method, tuple(getattr(self, slot) for slot in PARTS)
+        return Method, (*(getattr(self, slot) for slot in PARTS), self.kept)
 
     def to_dict(self) -> dict[str, Any]:
         """The method as JSON-able data; `from_dict` is the inverse.
@@ -196,7 +210,8 @@ class Method:
         >>> OPS.to_dict()["learner"]
         {'kind': 'ons', 'gamma': 0.1, 'rho': 100.0, 'radius': 100.0}
         """
-        return {slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}
+        kept = {} if self.kept is None else {"kept": list(self.kept)}
+        return {**{slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}, **kept}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Method:
@@ -209,9 +224,10 @@ class Method:
         described = repr(data)
         method: Method | None = READ.get(described)  # with all that follows from its parts
         if method is None:
-            if not isinstance(data, Mapping) or set(data) != set(PARTS):
+            if not isinstance(data, Mapping) or set(data) - {"kept"} != set(PARTS):
                 raise InvalidInput(f"method must be an object with {', '.join(PARTS)}, got {data!r:.60}")
-            method = cls(**{slot: _part_from_dict(slot, part) for slot, part in data.items()})
+            parts = {slot: _part_from_dict(slot, data[slot]) for slot in PARTS}
+            method = cls(**parts, kept=data.get("kept"))
             if len(READ) >= _MOST_READ:
                 READ.clear()
             READ[described] = method
@@ -264,7 +280,33 @@ def params_of(method: Any, row: Any) -> dict[str, Any]:
     if method.guard is not None:
         at = method.spec.guard
         params = {**params, "guard": method.guard.params(row[at : at + len(method.guard.initial())])}
-    return params
+    params = _in_truth(method, params)
+    return {**params, "weights": params_of_weights(method, row)} if row[TOTAL] > 0.0 else params
+
+
+def params_of_weights(method: Method, row: Any) -> dict[str, float]:
+    """What a row says of the weights of its outcomes.
+
+    ``scale``: kappa, by which weights become events; ``clipped``: how many were clipped; ``effective``: the effective
+    number of outcomes, (sum w)^2 / sum w^2; ``gain``, of mixtures: the log-loss of the score less that of the forecast,
+    nats per event.
+    """
+    found = {
+        "scale": float(scale_of_weights(row)),
+        "clipped": int(row[CLIPPED]),
+        "effective": float(row[TOTAL] * row[TOTAL] / row[SQUARES]),
+    }
+    if method.mixes:
+        at = method.spec.evidence
+        found["gain"] = float((row[at] + ln(float(row[at + 1]))) / row[TOTAL])
+    return found
+
+
+def _in_truth(method: Method, params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of true odds: with z the logit, a (z + ln odds) + b - ln odds = a z + b + (a - 1) ln odds."""
+    if method.odds == 1.0 or "b" not in params:
+        return params
+    return {**params, "b": params["b"] + (params["a"] - 1.0) * ln(method.odds)}
 
 
 def params_of_rows(method: Any, rows: Vector) -> Columns:
@@ -274,8 +316,8 @@ def params_of_rows(method: Any, rows: Vector) -> Columns:
     if method.features is None:
         return {}
     if method.learner is None:
-        return dict(method.features.params(rows.T))
-    return method.learner.params_of_rows(rows, method.features)
+        return _in_truth(method, dict(method.features.params(rows.T)))
+    return _in_truth(method, dict(method.learner.params_of_rows(rows, method.features)))
 
 
 def on_the_ball(method: Method, row: Any) -> bool:
@@ -357,3 +399,16 @@ def method_named(name: Any) -> Method:
 def name_of(method: Method) -> str | None:
     """The preset's name, or None for a method that has none."""
     return next((name for name, preset in PRESETS.items() if preset == method), None)
+
+
+def described(method: Any) -> str:
+    """A method in few words: the name of its preset, if it has one, and the shares that the log kept.
+
+    >>> described(dataclasses.replace(OPS, kept=(1.0, 0.05)))
+    'OPS, kept=(1.0, 0.05)'
+    """
+    kept = getattr(method, "kept", None)
+    name = name_of(method if kept is None else dataclasses.replace(method, kept=None))
+    if name is None:
+        return repr(method)
+    return name.upper() if kept is None else f"{name.upper()}, kept={kept}"

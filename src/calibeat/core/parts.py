@@ -189,6 +189,6 @@ class Calibeater(Part):
         """What its numbers can be."""
         raise NotImplementedError  # pragma: no cover - every part has its own
 
-    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
-        """The steps from the expert to the forecast."""
+    def export(self, formula: Formula, cells: list[float], features: Features | None, scale: float) -> None:
+        """The steps from the expert to the forecast. `scale` is that of the weights of outcomes: `weights`."""
         raise NotImplementedError  # pragma: no cover - every part has its own

@@ -148,7 +148,7 @@ def refit_histogram(
     y: Vector,
     weights: Vector,
 ) -> None:
-    """Cut the sorted scores into `bins` parts of equal weight; a cut between equal scores moves right until they differ."""
+    """Cut the sorted scores into `bins` parts of equal weight; a cut between equal scores moves right."""
     order = np.argsort(x0, kind="stable")
     cuts = np.arange(1, spec.histogram_bins + 1) * len(x0) // spec.histogram_bins
     if len(weights):
@@ -294,8 +294,8 @@ class Refitter:
     def stretches(self, row: Vector, batch: Batch, late: Late | None, end: int) -> Iterator[int]:
         """The stretches of a batch: play the events before each number, then go on. Between two it fits the row.
 
-        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event. The loop
-        leaves in `batch.learnt` the weights as it has clipped them.
+        `late` and `end` are those of the loop; without `late` an outcome that is not NaN is learnt with its event. The
+        loop leaves in `batch.learnt` the weights as it has clipped them.
         """
         learnt, outcomes = int(row[N]), batch.outcomes
         if late is None:
@@ -394,8 +394,8 @@ class Refitter:
             filled = learnt - dropped
             stale = filled - self._learner.window
             if stale > max(self._learner.window, STALE_EVENTS):
-                columns = (column[stale:filled].copy() for column in (x0, x1, y, weights))
-                self.past = Past(*columns, dropped + stale)
+                x0, x1, y, weights = (column[stale:filled].copy() for column in (x0, x1, y, weights))
+                self.past = Past(x0, x1, y, weights, dropped + stale)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Spline(Calibeater):
         blocks = [weights("splines", ATOMS), tallies(2), *knot_limits(KNOTS), *knot_limits(EXPERT_KNOTS)]
         return [*blocks, tempering()]
 
-    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
+    def export(self, formula: Formula, cells: list[float], features: Features | None, scale: float) -> None:  # noqa: ARG002
         """`spline` on the frozen row."""
         if not isinstance(features, Scaling):  # pragma: no cover - `check_features` has seen to it
             raise TypeError(features)

@@ -27,29 +27,32 @@ LOSSES = {"raw_log_loss": RAW_LOG_LOSS, "log_loss": LOG_LOSS, "raw_brier": RAW_B
 
 
 @kernel
-def add_losses(row: Vector, at: int, score: float, forecast: float, outcome: Outcome) -> None:
-    """Add what an outcome cost the score and the forecast; the stats stand in the row from `at` on."""
+def add_losses(row: Vector, at: int, odds: float, score: float, forecast: float, outcome: Outcome) -> None:
+    """Add what an outcome cost the score and the forecast; the stats stand in the row from `at` on.
+
+    Where the odds of the log are so many times larger than the true ones, each zero stands for as many events more.
+    """
     y = outcome.y
-    if outcome.weight == 1.0 and outcome.trials == 1.0:
+    if outcome.weight == 1.0 and outcome.trials == 1.0 and odds == 1.0:
         row[at + RAW_LOG_LOSS] += log_loss(score, y)
         row[at + LOG_LOSS] += log_loss(forecast, y)
         row[at + RAW_BRIER] += (score - y) * (score - y)
         row[at + BRIER] += (forecast - y) * (forecast - y)
         row[at + WEIGHTS] += 1.0
     elif not is_nothing(outcome):
-        add_weighted_losses(row, at, score, forecast, outcome)
+        add_weighted_losses(row, at, odds, score, forecast, outcome)
 
 
 @large_kernel
-def add_weighted_losses(row: Vector, at: int, score: float, forecast: float, outcome: Outcome) -> None:
+def add_weighted_losses(row: Vector, at: int, odds: float, score: float, forecast: float, outcome: Outcome) -> None:
     """The same of events that are not one of weight 1: ones and zeros each by their weight."""
     weight = outcome.weight * outcome.trials
-    one, zero = weight * outcome.y, weight * (1.0 - outcome.y)
+    one, zero = weight * outcome.y, weight * (1.0 - outcome.y) * odds
     row[at + RAW_LOG_LOSS] += one * log_loss(score, 1.0) + zero * log_loss(score, 0.0)
     row[at + LOG_LOSS] += one * log_loss(forecast, 1.0) + zero * log_loss(forecast, 0.0)
     row[at + RAW_BRIER] += one * (score - 1.0) * (score - 1.0) + zero * score * score
     row[at + BRIER] += one * (forecast - 1.0) * (forecast - 1.0) + zero * forecast * forecast
-    row[at + WEIGHTS] += weight
+    row[at + WEIGHTS] += one + zero
 
 
 @kernel

@@ -29,14 +29,15 @@ A row of MULTI::
     0-7 G and T of w, of v, of z, of g    8 w_6    9 mean lag    10-14 eta    15-29 its information, the upper triangle
 
 It is 112 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has behind t, n and the sums A and its
-information; the raw scores have nothing. Behind them stand two numbers of the evidence. As for two classes, t is the number of forecasts
-that were made when the last label was learnt: a forecast does not touch the row.
+information; the raw scores have nothing. Behind them stand two numbers of the evidence. As for two classes, t is the
+number of forecasts that were made when the last label was learnt: a forecast does not touch the row.
 
 A receipt is n, A, the K scores. That of MULTI goes on with what was in force: the spline's offset, w 7, v 3, z 2, g 2,
 eta 5; and with what the stages said: the logits of the four lanes, their largest at 0 (4 K), s (K), for K <= 64 r (K).
 It is 22 + 7 K wide, 22 + 6 K beyond 64 classes. All else that was issued follows from these.
 
-A label with a weight (`weights`) is learnt in portions; after each the row is asked again. What it forgets, it forgets once.
+A label with a weight (`weights`) is learnt in portions; after each the row is asked again. What it forgets, it forgets
+once.
 """
 
 from __future__ import annotations
@@ -733,13 +734,13 @@ def weigh(K: int, row: Vector, alpha: float, lag: float, omega: float, said: Vec
 
 
 @kernel
-def reweigh(
+def reweigh(  # noqa: C901 - one rule for four mixtures
     row: Vector, at: int, w: Vector, J: int, L: Vector, mixed: float, lag: float, alpha: float, omega: float
 ) -> None:
     """w <- (1 - alpha) w L^(omega/T)/sum + alpha/J, L the likelihoods of J parts; G and T stand in the row at `at`.
 
-    A late label adds omega ln(sum w L / mixed) to G, signed: what the weights of now would have saved. One that counts for
-    more than T adds `lump`. When 1 + G is a tenth above T, T <- 1 + G, and the weights are flattened to match:
+    A late label adds omega ln(sum w L / mixed) to G, signed: what the weights of now would have saved. One that counts
+    for more than T adds `lump`. When 1 + G is a tenth above T, T <- 1 + G, and the weights are flattened to match:
     w <- w^c/sum, c = T_before/T.
     """
     stale, T = row[at + STALENESS], row[at + TEMPER]
@@ -960,7 +961,7 @@ def solved(
 
 @kernel
 def slope_step(K: int, row: Vector, at: int, y: int, omega: float, work: Vector) -> None:
-    """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += omega g^2;  A = clip(A - 10 omega g/H)."""
+    """Online Newton: g = mean of x under o, minus x_y;  H += omega g^2;  A = clip(A - 10 omega g/H)."""
     x, o = block(K, work, X), block(K, work, ONLINE)
     x_y, g = x[y], 0.0
     for k in range(K):
@@ -1163,7 +1164,7 @@ def paced(row: Vector, outcome: Outcome, forecast: Vector) -> Lesson:
     """What is to be learnt of a label; v = 1 - 2 p_y + sum p^2, p the forecast as it was issued."""
     v = max(LEAST_SPREAD, 1.0 - 2.0 * forecast[int(outcome.y)] + dot(forecast, forecast))
     if is_plain(row, outcome):
-        note_event(row, v)
+        note_event(row, row[N], v)
         return one_event(outcome.y)
     return pace(row, outcome, v)
 

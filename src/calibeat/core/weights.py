@@ -1,19 +1,23 @@
 """Outcomes that stand for more than one event: weights, and counts of trials.
 
-A log keeps one negative in r, a sample is labelled with a known probability, a row stands for n trials. So an outcome has a
-`weight` w, how many events like it the sample stands for, and `trials` n, how many events it is. They tell different things:
-weight 20 is one piece of news, 20 trials are twenty. Only ratios of weights within a stream matter. An outcome learns with::
+A log keeps one negative in r, a sample is labelled with a known probability, a row stands for n trials. So an outcome
+has a `weight` w, how many events like it the sample stands for, and `trials` n, how many events it is. They tell
+different things: weight 20 is one piece of news, 20 trials are twenty. Only ratios of weights within a stream matter.
+An outcome learns with::
 
-    omega = trials (w kappa),   kappa = sum w v trials / sum w^2 v trials    over the last one to two blocks of 1,000 outcomes
+    omega = trials (w kappa),   kappa = sum w v trials / sum w^2 v trials    over the last 1,000 to 2,000 outcomes
 
-v = y (1 - p)^2 + (1 - y) p^2 is the mean squared residual of the events behind y, the share of ones. So the information that
-the outcomes claim, sum omega v, is the variance of what they say. Where all weights are equal, kappa is one over the weight.
+v = y (1 - p)^2 + (1 - y) p^2 is the mean squared residual of the events behind y, the share of ones. So the information
+that the outcomes claim, sum omega v, is the variance of what they say. Where all weights are equal, kappa is one over
+the weight.
 
 **Clip.** An outcome tells at most ten times as much as (the root of) all others of the window together.
 
-**Portions.** A learner that steps by what it knows learns omega in portions 1, 1, 2, 4, ...: none tells more than those before.
+**Portions.** A learner that steps by what it knows learns omega in portions 1, 1, 2, 4, ...: none tells more than those
+before it.
 
-In a row these sums stand from `SUM` on. While every outcome was one event of weight 1, only `SUM` and `SUM_BEFORE` move.
+In a row these sums stand from `SUM` on. While each outcome was one event of weight 1, only `SUM` and `SUM_BEFORE`
+move.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ class Outcome(NamedTuple):
 class Lesson(NamedTuple):
     """An outcome as the parts of a method learn it: omega is how many events it is worth, `weight` was clipped.
 
-    `is_share`: y is neither 0 nor 1. `is_bet`: every outcome of the stream had weight 1, so that evidence is a fair bet.
+    `is_share`: y is neither 0 nor 1. `is_bet`: every outcome of the stream had weight 1, so evidence is a fair bet.
     """
 
     y: float
@@ -82,18 +86,17 @@ def spread(y: float, p: float) -> float:
 
 
 @kernel
-def turn_block(row: Vector) -> None:
-    """After a block of outcomes its sums become those of the block before."""
-    n = int(row[N])
+def turn_block(row: Vector, n: int) -> None:
+    """After a block of outcomes, n in all, its sums become those of the block before."""
     if n % BLOCK == 0 and n > 0:
         row[SUM_BEFORE], row[SUM_SQUARED_BEFORE] = row[SUM], row[SUM_SQUARED]
         row[SUM] = row[SUM_SQUARED] = 0.0
 
 
 @kernel
-def note_event(row: Vector, v: float) -> None:
-    """Add an outcome of one event of weight 1 to the sums of a stream that never had another one."""
-    turn_block(row)
+def note_event(row: Vector, n: float, v: float) -> None:
+    """Add an outcome after n others, one event of weight 1, to the sums of a stream that never had another one."""
+    turn_block(row, int(n))
     row[SUM] += v
 
 
@@ -104,7 +107,7 @@ def pace(row: Vector, outcome: Outcome, v: float) -> Lesson:
     if row[TOTAL] == 0.0:  # so far all weights were 1
         row[SUM_SQUARED], row[SUM_SQUARED_BEFORE] = row[SUM], row[SUM_BEFORE]
         row[TOTAL] = row[SQUARES] = n
-    turn_block(row)
+    turn_block(row, int(n))
     before, squared = row[SUM] + row[SUM_BEFORE], row[SUM_SQUARED] + row[SUM_SQUARED_BEFORE]
     if w * before > MOST_SURPRISE * squared:  # no smaller weight is ever clipped
         kappa = before / squared if squared > 0.0 else 0.0
@@ -162,7 +165,7 @@ def likelihood_of(p: float, lesson: Lesson) -> float:
 def lump(temper: float, total: float, top: float, fresh: float, omega: float) -> float:
     """What an outcome with omega > T costs the certificate, in nats.
 
-    The mixture is judged once, the parts omega times: T ln sum w L^(omega/T) - omega ln sum w L. The first sum was taken of
-    L/top, where ln(top) is given; `fresh` is ln sum w L.
+    The mixture is judged once, the parts omega times: T ln sum w L^(omega/T) - omega ln sum w L. The first sum was
+    taken of L/top, where ln(top) is given; `fresh` is ln sum w L.
     """
     return max(0.0, temper * ln(total) + omega * top - omega * fresh)

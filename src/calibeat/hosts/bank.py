@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
 from calibeat.core.loops import NO_NUMBERS
-from calibeat.core.method import AUTO, Method, method_named, name_of
+from calibeat.core.method import AUTO, Method, described, method_named, name_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST
 from calibeat.errors import CalibeatError, InvalidInput, UnknownForecast, UnknownKey
@@ -85,6 +86,7 @@ class Bank:
         nothing, as a `Calibrator` does. It helps where keys are many and their events few.
     monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
         `broken`, `miscalibrated`, `table` and docs/monitor.md.
+    kept : the shares of ones and of zeros that the log kept, as of a `Calibrator`.
     notice : a `Notice`; each key then has one with its settings: that nothing comes, that the score has moved. See
         `check`, `away`, `table`. The time of an event is what its clock says, or what `times` say.
     threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
@@ -133,11 +135,14 @@ class Bank:
         threads: int | None = None,
         monitor: Monitor | None = None,
         notice: Notice | None = None,
+        kept: tuple[float, float] | None = None,
         groups: Any = None,
     ) -> None:
         refuse_groups(groups)
         if not isinstance(method, Method):
             method = method_named(method)
+        if kept is not None:
+            method = replace(method, kept=kept)
         if method.needs_history:
             raise InvalidInput(
                 f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
@@ -166,7 +171,8 @@ class Bank:
             raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
         if notice is not None and not isinstance(notice, Notice):
             raise InvalidInput(f"notice must be a Notice, got {shown(notice)}")
-        settings = None if monitor is None else monitor.settings, None if notice is None else notice.settings
+        of_log = None if monitor is None else monitor.settings.of_log(getattr(method, "kept", None))
+        settings = of_log, None if notice is None else notice.settings
         now: Callable[[], float] = (lambda: math.nan) if notice is None else notice._now
         # Keys of a bank without a name draw as calibrators of these names do, and those of another bank otherwise.
         draws = self._seed if self._stream is None else stream_key(self._seed, self._stream)
@@ -836,10 +842,9 @@ class Bank:
             return self._slot(key) >= 0
 
     def __repr__(self) -> str:
-        name = name_of(self._rows.method)
         with self._rows as rows:
             keys, events = len(self), int(rows.stats(EVENTS).sum())
-        return f"Bank({name.upper() if name else self._rows.method}, keys={keys}, events={events})"
+        return f"Bank({described(self._rows.method)}, keys={keys}, events={events})"
 
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -34,10 +35,10 @@ from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
-from calibeat.core.layout import TOTAL, N
+from calibeat.core.layout import SQUARES, TOTAL, N
 from calibeat.core.limits import check_row
 from calibeat.core.loops import NO_NUMBERS
-from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
+from calibeat.core.method import AUTO, Method, described, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
@@ -117,7 +118,7 @@ _log = logging.getLogger("calibeat")
 class Watch:
     """The monitors of one stream by the column that they watch, and its notice. Forecast n is event n of the stream."""
 
-    def __init__(self, monitor: Watched, notice: Notice | None = None) -> None:
+    def __init__(self, monitor: Watched, notice: Notice | None = None, kept: tuple[float, float] | None = None) -> None:
         given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
         if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
             raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
@@ -131,7 +132,10 @@ class Watch:
 
             if not isinstance(notice, Notice):
                 raise InvalidInput(f"notice must be a Notice, got {shown(notice)}")
+        of_log = {column: value.settings.of_log(kept) for column, value in given.items()}
         self.monitors: dict[str, Monitor] = {column: value._serve() for column, value in given.items()}
+        for column, settings in of_log.items():
+            self.monitors[column]._rows.settings = settings
         self.notice = None if notice is None else notice._serve()
 
     def __bool__(self) -> bool:
@@ -421,6 +425,9 @@ class Calibrator(Stream):
         "raw": ...}``: the forecasts, the raw scores. docs/monitor.md.
     notice : a new `Notice`, which then notices that nothing comes, and that the score has moved. The time of an event
         is what its clock says, or in `run` what `times` say.
+    kept : the shares of ones and of zeros that the log kept, where negatives were thinned before you see them:
+        ``(1.0, 0.05)`` kept every one and a twentieth of the zeros. Scores and forecasts are then true probabilities,
+        and no weights are needed. docs/how-to/sampled-logs.md.
     groups : names of attributes of each event, such as country and device, or a `Number` for one such as age, or a
         `Groups`. Forecasts then hold within each of their values, not only on average; methods with `Lanes` (AUTO,
         GAUTO).
@@ -469,10 +476,13 @@ class Calibrator(Stream):
         *,
         monitor: Watched = None,
         notice: Notice | None = None,
+        kept: tuple[float, float] | None = None,
         groups: Groups | Attributes | None = None,
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
+        if kept is not None:
+            method = replace(method, kept=kept)
         self._seed, self._stream = check_whole("seed", seed, -(2**63), 2**63 - 1), checked_stream(stream)
         table = None
         if groups is not None:
@@ -483,7 +493,7 @@ class Calibrator(Stream):
         name = issuer_name(method, self._seed, drawn_as, "" if table is None else table.groups.identity)
         identity = name, stream_key(self._seed, drawn_as)
         self._begin(StreamOfRows(method, identity, generation=None if stream is None else 0, table=table))
-        self._set_watch(Watch(monitor, notice))
+        self._set_watch(Watch(monitor, notice, method.kept))
 
     def _begin(self, rows: Rows) -> None:
         """Be the one stream of these rows, which are new."""
@@ -564,8 +574,8 @@ class Calibrator(Stream):
         ----------
         scores : probabilities in [0, 1].
         outcomes : 0 or 1 (False or True); with `of` the number of ones.
-        weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios matter.
-            Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
+        weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios
+            matter. Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
         of : for rows that are counts: how many events each row is, of which `outcomes` are ones.
         groups : the values of the attributes, where the calibrator has groups: a dict of columns, a data frame, an
             Arrow table, or a 2-d array (events x attributes).
@@ -590,8 +600,8 @@ class Calibrator(Stream):
 
         Raises
         ------
-        InvalidInput : a score, an outcome, a weight, a group or a due time is impossible; the message names the first bad
-            row. Or the method or a monitor cannot learn weights.
+        InvalidInput : a score, an outcome, a weight, a group or a due time is impossible; the message names the first
+            bad row. Or the method or a monitor cannot learn weights.
         """
         probabilities, rows = self._check_scores(scores), self._made()
         n = len(probabilities) // rows.method.numbers
@@ -996,6 +1006,8 @@ class Calibrator(Stream):
         evidence against a calibrated score rises nearly always. Then learn the outcomes in the order of the events:
         hold each back until all earlier ones are known.
 
+        **Weights.** Outcomes with weights make no fair bet, and so no e-value; those with counts do.
+
         >>> import math
         >>> from calibeat import Calibrator
         >>> cal = Calibrator()
@@ -1011,10 +1023,15 @@ class Calibrator(Stream):
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(method) or method}"
             )
-        at = method.spec.evidence
         with self._held() as rows:
-            row = rows.row(self._slot)
-            return float(row[at] + ln(float(row[at + 1])))
+            row = rows.row(self._slot).copy()
+        if row[TOTAL] != row[SQUARES]:
+            raise InvalidInput(
+                "evidence must be that of outcomes without weights: with weights it is no e-value - the gain over the "
+                'score is params["weights"]["gain"]'
+            )
+        at = method.spec.evidence
+        return float(row[at] + ln(float(row[at + 1])))
 
     @property
     def row(self) -> Vector:
@@ -1040,9 +1057,8 @@ class Calibrator(Stream):
 
     def __repr__(self) -> str:
         method, table = self._rows.method, self._rows.table
-        name = name_of(method)
         groups = "" if table is None else f", groups={table.groups.given}"
-        shown_method = f"{name.upper() if name else method}{groups}"
+        shown_method = f"{described(method)}{groups}"
         with self._held():
             return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
 

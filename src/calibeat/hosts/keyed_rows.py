@@ -75,7 +75,7 @@ class SlotWatch:
         if self.notices is not None:
             self.notices.forecast(slot, events - 1, self.now(), noticed_score(score))
 
-    def check_weights(self, weighted: bool, counted: bool) -> None:
+    def check_weights(self, weighted: bool, counted: bool) -> None:  # noqa: ARG002 - a watcher is asked so
         """Raise if the monitors cannot judge outcomes with weights, or counts of trials."""
         if self.monitors is not None:
             self.monitors.settings.check_weights(counts=counted)

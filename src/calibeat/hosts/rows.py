@@ -44,7 +44,7 @@ from calibeat._util.check import shown
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
-from calibeat.core.kernel import ask
+from calibeat.core.kernel import ask, in_truth
 from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
@@ -826,7 +826,7 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                 add_class_losses(row, stats, score, forecast, outcome)
             else:
                 learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], outcome, words, lane, grouped)
-                add_losses(row, stats, score[0], forecast[0], outcome)
+                add_losses(row, stats, spec.odds, score[0], forecast[0], outcome)
         else:
             if pool.learns and slot == opened:
                 start_row(spec, pool, row)
@@ -845,7 +845,8 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                 u = work.u[i] if spec.draws else 0.0
                 played = play_any(spec, cells, row, asked, u, words, lane, grouped)
                 work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
-                work.receipts[at + PROBABILITY], work.receipts[at + EXPERT] = played.forecast, asked.expert
+                work.receipts[at + PROBABILITY] = played.forecast
+                work.receipts[at + EXPERT] = in_truth(spec.odds, asked.expert)
                 if played.low != played.high:
                     work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
                     work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
@@ -937,8 +938,9 @@ class FoldColumns:
             u = np.zeros(len(slots))
             u[self.asked] = draws
         receipts = self._numbers, self._numbers.view(np.int64), self.receipts.itemsize // 8
-        room = self._method.scratch(), self.words, self.weights, self.trials
-        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, *room)
+        work: Vector = self._method.scratch()
+        told = self.words, self.weights, self.trials
+        return FoldWork(slots, self.outcomes, u, self.sources, *receipts, work, *told)
 
     def watched(self) -> tuple[Vector, Vector, Vector]:
         """Forecast, outcome and score of each operation, as monitors read them."""

@@ -19,7 +19,7 @@ Letters as in docs/monitor.md: forecast p, outcome y, tilt d, dispersion phi, lo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -124,6 +124,19 @@ class Settings:
         k1, k0 = np.array(self.sampled) / max(self.sampled)
         ones: Vector = p * k1
         return ones / (ones + (1.0 - p) * k0)
+
+    def of_log(self, kept: tuple[float, float] | None) -> Settings:
+        """Return the settings behind a host whose log kept these shares.
+
+        Raises
+        ------
+        InvalidInput : they name other shares.
+        """
+        if kept is None or self.sampled == kept:
+            return self
+        if self.sampled is not None:
+            raise InvalidInput(f"sampled must be left out, or be the kept {kept}, got {self.sampled}")
+        return replace(self, sampled=kept)
 
     def check_weights(self, *, counts: bool = False) -> None:
         """Raise if such a monitor cannot judge outcomes with weights, or with counts."""

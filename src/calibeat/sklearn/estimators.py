@@ -206,9 +206,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         With scikit-learn's metadata routing, further arguments are those that the base requests.
         """
         X, y, weights = self._checked(X, y, sample_weight)
-        columns, model, clones = group_columns(self, X, group_values), clone(self.estimator), list[Any]()
+        model, clones = clone(self.estimator), list[Any]()
         frozen = isinstance(model, FrozenEstimator)
         of_base = self._params_of_base(model, weights, group_values, params)
+        columns = group_columns(self, X, group_values)
         counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
         if frozen:
             check_is_fitted(model)
