@@ -116,12 +116,14 @@ def test_weights_have_the_bits_of_one_bank(spark: Any, late: bool) -> None:
     rng = np.random.default_rng(2)
     table["time"] = np.cumsum(rng.integers(0, 3, len(table))).astype(float)
     table["known"] = np.where(table["y"].isna(), np.nan, table["time"] + rng.integers(0, 2000, len(table)))
-    columns = table["key"].to_numpy(), table["score"].to_numpy(), table["y"].to_numpy()
-    weights = np.where(table["y"].isna(), 1.0, table["w"].fillna(1.0))
+    table["weight"] = np.where(table["y"].isna(), 1.0, table["w"].fillna(1.0))
     names, times = {**COLUMNS, "outcome": "y", "weight": "w"}, {"time": "time", "outcome_time": "known"}
-    bank, later = Bank("auto"), times if late else {}
-    moments = {"times": table["time"].to_numpy(), "outcome_times": table["known"].to_numpy()} if late else {}
-    wanted = bank.run(*columns, weights=weights, **moments)
+    bank, later, wanted = Bank("auto"), times if late else {}, np.empty(len(table))
+    for key, part in table.groupby("key"):
+        due = np.searchsorted(part["time"], part["known"].fillna(np.inf), side="left")
+        given = {"due": np.maximum(due, np.arange(1, len(part) + 1))} if late else {}
+        columns = [key] * len(part), part["score"].to_numpy(), part["y"].to_numpy()
+        wanted[part.index] = bank.run(*columns, weights=part["weight"].to_numpy(), **given)
     for partitions in (1, 3):
         result = calibrate(in_spark(spark, table), **names, **later, method="auto", partitions=partitions)
         assert np.array_equal(forecasts(result), wanted)

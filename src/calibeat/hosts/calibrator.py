@@ -314,7 +314,7 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
 
 
 def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector, needed: Flags | None = None) -> Vector:
-    """The weights of outcomes, none where all are 1; those that are not needed are not read, nor where an outcome is NaN.
+    """The weights of outcomes, none where all are 1; those not needed are not read, nor where an outcome is NaN.
 
     Raises
     ------
