@@ -77,6 +77,18 @@ def auto() -> dict[str, Arrays]:
 
 
 @cache
+def weights() -> dict[str, Arrays]:
+    """AUTO, OPS and TOPS with weights and counts, by stream. `outcome` is the share of ones, NaN where none comes."""
+    streams: dict[str, Arrays] = {}
+    for key, values in _read(LARGER / "weights" / "golden_open.npz" if LARGER else HERE / "weights.npz").items():
+        stream, _, array = key.partition("/")
+        streams.setdefault(stream, {})[array] = values
+    for arrays in streams.values():
+        arrays["row"][127:147] = 0.0  # sums of the reference that calibeat does not keep
+    return streams
+
+
+@cache
 def abrupt() -> Arrays:
     """A synthetic stream with abrupt shifts: `score`, `outcome`."""
     return _read(HERE / "abrupt.npz")

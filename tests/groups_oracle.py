@@ -3,6 +3,7 @@
 o = Oracle(attributes=2)
 r = o.predict(0.83, o.words(["fr", None]))     # pure; r["p"] is the forecast
 o.update(r, 1)                                 # now or later, in any order
+o.update(r, 0.06, weight=20.0, trials=50)      # y is the share of ones
 """
 
 import hashlib
@@ -59,7 +60,7 @@ class Cell:
         self.part = [
             {"L": 0.0, "H": 0.0, "sL": 0.0, "sH": 0.0, "A": 0.0, "B": 0.0} for _ in RATES
         ]  # what each lane knows; the prior is not in it
-        self.events = self.ones = self.score = self.expert = self.forecast = self.V = self.log_e = 0.0
+        self.events = self.ones = self.score = self.expert = self.forecast = self.V = self.log_e = self.weight = 0.0
 
 
 def worth(cell):
@@ -75,6 +76,7 @@ class Oracle:
         self.crossings, self.C = [tuple(c) for c in crossings], K + len(crossings)
         self.row, self.buckets, self.slots, self.seed, self.opened, self.evicted = auto.new_row(), {}, cells, seed, 0, 0
         self.w, self.G, self.T = list(PRIOR), 0.0, 1.0
+        self.bets = True  # until an outcome has a weight other than 1
         self.A, self.B = (
             [[0.0] * self.C for _ in RATES] for _ in "AB"
         )  # per lane and column: sum of squared offsets; of what cells know
@@ -139,44 +141,56 @@ class Oracle:
             "p": p,
         }
 
-    def update(self, r, y):
+    def update(self, r, y, weight=1.0, trials=1):
+        if weight == 0.0 or trials == 0:
+            return
         lag, n = self.row[auto.N] - r["n"], self.row[auto.N] + 1.0
         base, base_g = self.around(r)
+        p, like = r["p"], auto.like_of(y)
         # AUTO: its lanes learn around m, its spline around g. (Two whole updates; of each, the right part is kept.)
         behind, around_g = self.row.copy(), r["auto"].copy()
-        around_g[[auto.R_M, auto.R_S, auto.R_T, auto.R_P]] = r["g"], r["s"], r["t"], r["p"]
-        auto.update(self.row, r["auto"], y)
-        auto.update(behind, around_g, y, base_g)
+        around_g[[auto.R_M, auto.R_S, auto.R_T, auto.R_P]] = r["g"], r["s"], r["t"], p
+        omega, clipped = auto.update(self.row, r["auto"], y, weight, trials, issued_p=p)
+        auto.update(behind, around_g, y, weight, trials, base_g)
         for at, end in ((auto.V, auto.V + 3), (auto.ATOM, auto.GW), (auto.GV, auto.TV + 1)):
             self.row[at:end] = behind[at:end]
-        self.reweigh([e if y else 1.0 - e for e in r["said"]], r["g"] if y else 1.0 - r["g"], lag, n)
+        self.reweigh([like(e) for e in r["said"]], like(r["g"]), lag, n, omega)
         cells = [self.place(h, k, n) for k, h in enumerate(self.columns(r["words"]))]
         off = clip(logit(base), -L_CLIP, L_CLIP)
+        steps = list(auto.portions(omega))
         for lane, rate in enumerate(RATES):
-            self.learn(lane, rate / self.C, cells, off, clip(off, -X_CLIP, X_CLIP), float(y))
-        p = r["p"]
+            for i, part in enumerate(steps):  # the step back to the prior once, after the last portion
+                back = rate / self.C if i == len(steps) - 1 else 0.0
+                self.learn(lane, back, cells, off, clip(off, -X_CLIP, X_CLIP), float(y), part)
+        self.bets = self.bets and weight == 1.0
+        W = clipped * trials  # events are those that were seen, all else counts by weight
         for c in cells:  # the records; a bet against p whose offset theta is known before y
-            theta = clip((c.ones - c.forecast) / (c.V + E_INFO), -E_STEP, E_STEP)
-            c.log_e += y * theta - math.log(1.0 - p + p * math.exp(theta))
+            if self.bets:
+                theta = clip((c.ones - c.forecast) / (c.V + E_INFO), -E_STEP, E_STEP)
+                c.log_e += trials * y * theta - trials * math.log(1.0 - p + p * math.exp(theta))
             c.events, c.ones, c.score, c.expert = (
-                c.events + 1.0,
-                c.ones + y,
-                c.score + r["score"],
-                c.expert + r["said"][0],
+                c.events + trials,
+                c.ones + W * y,
+                c.score + W * r["score"],
+                c.expert + W * r["said"][0],
             )
-            c.forecast, c.V = c.forecast + p, c.V + p * (1.0 - p)
+            c.forecast, c.V, c.weight = c.forecast + W * p, c.V + clipped * W * (p * (1.0 - p)), c.weight + W
 
-    def reweigh(self, like, issued, lag, n):
+    def reweigh(self, like, issued, lag, n, omega):
         """AUTO's REWEIGH with prior weights PRIOR"""
         fresh, share = sum(w * e for w, e in zip(self.w, like, strict=True)), SHARE / n
-        u = [w * (e if self.T == 1.0 else e ** (1.0 / self.T)) for w, e in zip(self.w, like, strict=True)]
+        a = omega / self.T
+        top = max(like) if a > 1.0 else 1.0
+        u = [w * auto.power(e / top if a > 1.0 else e, a) for w, e in zip(self.w, like, strict=True)]
         self.w = [(1.0 - share) * (e / sum(u)) + share * w0 for e, w0 in zip(u, PRIOR, strict=True)]
         if lag > 0.0:
-            self.G += max(math.log(fresh / issued), 0.0)
-            if 1.0 + self.G > LAZY * self.T:
-                c = self.T / (1.0 + self.G)
-                u = [w**c * w0 ** (1.0 - c) for w, w0 in zip(self.w, PRIOR, strict=True)]
-                self.w, self.T = [e / sum(u) for e in u], 1.0 + self.G
+            self.G += omega * max(math.log(fresh / issued), 0.0)
+        if a > 1.0:
+            self.G += auto.lump(u, top, fresh, self.T, omega)
+        if 1.0 + self.G > LAZY * self.T:
+            c = self.T / (1.0 + self.G)
+            u = [w**c * w0 ** (1.0 - c) for w, w0 in zip(self.w, PRIOR, strict=True)]
+            self.w, self.T = [e / sum(u) for e in u], 1.0 + self.G
 
     def place(self, h, k, n):
         """the cell of h: found, or opened in a free slot of its bucket, or in that of the cell which is worth least"""
@@ -200,14 +214,14 @@ class Oracle:
         cell.last = n
         return cell
 
-    def learn(self, lane, rate, cells, off, x, y):
-        """one step of a diagonal Gaussian filter for  logit = off + sum over cells (mu + s x)"""
+    def learn(self, lane, rate, cells, off, x, y, part):
+        """one portion of a step of a diagonal Gaussian filter for  logit = off + sum over cells (mu + s x)"""
         now = [self.read(lane, k, c) for k, c in enumerate(cells)]
         z = off + sum(mu + s * x for mu, _, s, _ in now)
         S = sum(v + sv * x * x for _, v, _, sv in now)
         e = clip(sigmoid(z), EPS, 1.0 - EPS)
-        h = e * (1.0 - e)
-        d = (y - e) / (1.0 + h * S)
+        h = part * (e * (1.0 - e))
+        d = part * (y - e) / (1.0 + h * S)
         d *= min(1.0, STEP / max(abs(d * S), 1e-300))
 
         def moved(mean, var, f, top):  # a parameter with feature f and prior variance top
@@ -230,22 +244,30 @@ class Oracle:
                 c["A"], c["B"] = A, B
 
     def segments(self):
-        """rows (column, word, events, ones, mean score, mean expert, mean forecast, log e), by column and word"""
+        """rows (column, word, events, ones, mean score, mean expert, mean forecast, log e), by column and word
+
+        The means are by weight.
+        """
         cells = [(c.column, h, c) for bucket in self.buckets.values() for h, c in bucket]
         return [
-            (k, h, c.events, c.ones, c.score / c.events, c.expert / c.events, c.forecast / c.events, c.log_e)
+            (k, h, c.events, c.ones, c.score / c.weight, c.expert / c.weight, c.forecast / c.weight, c.log_e)
             for k, h, c in sorted(cells, key=lambda r: r[:2])
         ]
 
 
-def run(scores, words, outcomes, due=None, **how):
-    """due: outcome i is learnt before forecast due[i]; None: at once. -> forecasts, grouped, experts, the oracle"""
+def run(scores, words, outcomes, due=None, weight=None, trials=None, **how):
+    """due: outcome i is learnt before forecast due[i]; None: at once. An outcome that is NaN never comes.
+    -> forecasts, grouped, experts, the oracle"""
     n = len(scores)
+    heavy, counts = auto.each(weight, n), auto.each(trials, n)
     due = [i + 1 for i in range(n)] if due is None else [int(d) for d in due]
     order, j, box, out, o = sorted(range(n), key=lambda i: due[i]), 0, {}, [], Oracle(len(words[0]), **how)
     for t in range(n):
         while j < n and due[order[j]] <= t:
-            o.update(box.pop(order[j]), int(outcomes[order[j]]))
+            i = order[j]
+            r = box.pop(i)
+            if not math.isnan(outcomes[i]):
+                o.update(r, float(outcomes[i]), float(heavy[i]), int(counts[i]))
             j += 1
         box[t] = o.predict(float(scores[t]), [int(w) for w in words[t]])
         out.append((box[t]["p"], box[t]["g"], box[t]["said"][0]))

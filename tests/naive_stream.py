@@ -9,7 +9,7 @@ from typing import Any
 from calibeat import Bank
 
 Score = float | tuple[float, ...]  # of many classes: a number for each
-Operation = tuple[str, str, int, Score, float]  # key, id, time, score (NaN: an outcome), outcome
+Operation = tuple[Any, ...]  # key, id, time, score (NaN: an outcome), outcome, and a weight where outcomes have them
 Row = tuple[str, str, int, str, Score, Score, float]  # key, id, time, status, score, forecast, outcome
 
 
@@ -27,6 +27,7 @@ class Event:
     forecast: Any = None
     outcome: float = nan
     known: int = 0  # the time of its outcome
+    weight: float = 1.0
 
     @property
     def probability(self) -> Score:
@@ -56,31 +57,34 @@ class NaiveBucket:
 
     def learn(self, name: tuple[str, str], event: Event, time: int, status: str = "learnt") -> None:
         assert event.forecast is not None
-        self.bank.update(name[0], event.forecast, int(event.outcome))
+        self.bank.update(name[0], event.forecast, int(event.outcome), weight=event.weight)
         event.state = "settled"
         self.tell(name, time, status, event, outcome=event.outcome)
 
     def serve(self, operations: list[Operation], now: int) -> list[Row]:
         self.told = []
         for op in sorted(
-            operations, key=lambda op: (op[2], is_score(op[3]), op[1], op[3] if is_score(op[3]) else op[4])
+            operations, key=lambda op: (op[2], is_score(op[3]), op[1], op[3] if is_score(op[3]) else op[4:])
         ):
-            key, name, time, score, outcome = op
+            key, name, time, score, outcome = op[:5]
+            weight = op[5] if len(op) > 5 else 1.0
             event = self.events.get((key, name))
             if is_score(score):
                 if event is None or event.state == "early":
                     new = self.events[key, name] = Event(time, "open", score, self.bank.predict(key, score))
                     self.tell((key, name), time, "forecast", new)
                     if event is not None:
+                        new.weight = event.weight
                         self.outcome((key, name), new, max(time, event.known), event.known, event.outcome, now)
                 else:
                     self.tell((key, name), time, "repeated" if event.score == score else "conflict", event, score=score)
             elif event is None:
-                self.events[key, name] = Event(time, "early", outcome=outcome, known=time)
+                self.events[key, name] = Event(time, "early", outcome=outcome, known=time, weight=weight)
             elif event.state == "open":
+                event.weight = weight
                 self.outcome((key, name), event, time, time, outcome, now)
             else:
-                status = "repeated" if event.outcome == outcome else "conflict"
+                status = "repeated" if (event.outcome, event.weight) == (outcome, weight) else "conflict"
                 self.tell((key, name), time, status, event, outcome=outcome)
         return self.told
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibeat.spark.bucket import Bucket, Rules
 
-Operation = tuple[str, str, int, Any, float]  # key, id, time, score or scores (NaN: an outcome), outcome
+Operation = tuple[Any, ...]  # key, id, time, score or scores (NaN: an outcome), outcome, and a weight where they have
 
 
 class Memory(dict[int, bytes]):
@@ -34,7 +34,7 @@ def batch(*operations: Operation, collide: bool = False) -> Any:
     """The table of a micro-batch. With `collide` all keys have one hash, and all events."""
     import pyarrow as pa
 
-    key, name, time, score, outcome = (list(column) for column in zip(*operations, strict=True))
+    key, name, time, score, outcome, *weights = (list(column) for column in zip(*operations, strict=True))
     events = [f"{k}/{i}" for k, i in zip(key, name, strict=True)]
     many = any(isinstance(given, tuple) for given in score)
     lists = [given if isinstance(given, tuple) else None for given in score]
@@ -47,6 +47,7 @@ def batch(*operations: Operation, collide: bool = False) -> Any:
             "outcome": np.array(outcome, dtype=float),
             "key_hash": np.array([7 if collide else hash_of(k) for k in key]),
             "event_hash": np.array([8 if collide else hash_of(e) for e in events]),
+            **({"weight": np.array(weights[0], dtype=float)} if weights else {}),
         }
     )
 

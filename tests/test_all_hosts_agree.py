@@ -15,7 +15,7 @@ import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,14 @@ import numpy as np
 import pytest
 
 from calibeat import (
+    FTL,
     Bank,
+    Beta,
     Calibrator,
     Forecast,
     Groups,
+    Histogram,
+    Method,
     Monitor,
     MultiBank,
     MultiCalibrator,
@@ -35,6 +39,8 @@ from calibeat import (
     Notice,
     Number,
     OutcomeConflict,
+    Platt,
+    Tracking,
     UnknownForecast,
     UnknownKey,
 )
@@ -67,6 +73,8 @@ class Kind:
     numbers: bool = False  # of the values of the second attribute
     has_keys: bool = True
     whole_keys: bool = False  # keys are whole numbers, not strings
+    weights: bool = False  # outcomes have weights
+    counts: bool = False  # outcomes are counts
     is_pooled: bool = False  # then the twin is a bank, since keys learn from each other
 
     @property
@@ -80,7 +88,31 @@ class Kind:
         return self.classes or 2
 
 
-def bank(method: str, prior: str | None = None, **more: Any) -> Kind:
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of a forecast: a label, or how many ones there are among how many events."""
+
+    y: int
+    weight: float | None = None
+    of: int | None = None
+
+    def how(self) -> dict[str, Any]:
+        """The arguments that `update` takes beside the outcome."""
+        named = {"weight": self.weight, "of": self.of}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def columns_of(outcomes: list[Outcome]) -> dict[str, Any]:
+    """The weights and counts of many outcomes as columns; none where all are 1."""
+    made: dict[str, Any] = {}
+    if any(outcome.weight is not None for outcome in outcomes):
+        made["weights"] = [1.0 if outcome.weight is None else outcome.weight for outcome in outcomes]
+    if any(outcome.of is not None for outcome in outcomes):
+        made["of"] = [1 if outcome.of is None else outcome.of for outcome in outcomes]
+    return made
+
+
+def bank(method: str | Method, prior: str | None = None, **more: Any) -> Kind:
     return Kind(
         lambda: Bank(method, seed=3, prior=prior),
         lambda key: Calibrator(method, seed=3, stream=key),
@@ -100,16 +132,17 @@ def bank_of_classes(K: int, method: str, prior: str | None = None, *, logits: bo
     )
 
 
-def stream(method: str, *, groups: bool = False, numbers: bool = False) -> Kind:
+def stream(method: str | Method, *, groups: bool = False, numbers: bool = False, **more: Any) -> Kind:
     """A calibrator; of groups with so few cells that some are forgotten."""
     attributes = ["a", Number("b", first=12, cells=4) if numbers else "b"]
-    more: dict[str, Any] = {"groups": Groups(attributes, cells=16, seed=11, names=True)} if groups else {}
-    makers: Any = [lambda *_: Calibrator(method, seed=3, **more)] * 2
-    return Kind(*makers, groups=groups, numbers=numbers, has_keys=False)
+    grouped: dict[str, Any] = {"groups": Groups(attributes, cells=16, seed=11, names=True)} if groups else {}
+    makers: Any = [lambda *_: Calibrator(method, seed=3, **grouped)] * 2
+    return Kind(*makers, groups=groups, numbers=numbers, has_keys=False, **more)
 
 
-def stream_of_classes(K: int, method: str, *, logits: bool = False) -> Kind:
-    return Kind(*[lambda *_: MultiCalibrator(K, method, logits=logits)] * 2, K, logits, has_keys=False)  # type: ignore[arg-type]
+def stream_of_classes(K: int, method: str, *, logits: bool = False, **more: Any) -> Kind:
+    makers: Any = [lambda *_: MultiCalibrator(K, method, logits=logits)] * 2
+    return Kind(*makers, K, logits, has_keys=False, **more)
 
 
 def watched(host: Callable[..., Any], *given: Any, raw: bool = False, sampled: Any = None) -> Callable[..., Any]:
@@ -122,6 +155,12 @@ def watched(host: Callable[..., Any], *given: Any, raw: bool = False, sampled: A
 
     return make
 
+
+SLIDING = Method(Beta(), FTL(every=2, after=4, window=6), Tracking(bins=4))
+HISTOGRAM = Method(Histogram(bins=3), FTL(every=3, after=5))
+SLOW = Method(Platt(), FTL(every=50, after=8))
+WEIGHTS: dict[str, Any] = {"weights": True}
+ALL: dict[str, Any] = {"weights": True, "counts": True}
 
 KINDS = {
     "Bank ops": bank("ops"),
@@ -151,6 +190,26 @@ KINDS = {
     "MultiCalibrator 2": stream_of_classes(2, "multi", logits=True),
     "MultiCalibrator 3": stream_of_classes(3, "multi"),
     "MultiCalibrator ots": stream_of_classes(3, "ots"),
+    "Calibrator sliding": stream(SLIDING),
+    "Bank ops, weights": bank("ops", **ALL),
+    "Bank tracked with a prior, weights": bank(Method(Platt(), None, Tracking(bins=3, prior=2.0)), **ALL),
+    "Bank auto, weights": bank("auto", **ALL),
+    "Bank tops, counts": bank("tops", counts=True, whole_keys=True),
+    "Bank watched, weights": Kind(
+        *[watched(host, "auto", sampled=(0.9, 0.3)) for host in (Bank, Calibrator)], weights=True
+    ),
+    "Bank pooled, weights": bank("auto", "pooled", **ALL),
+    "MultiBank 3, weights": bank_of_classes(3, "multi", logits=True, weights=True),
+    "MultiBank ots, weights": bank_of_classes(4, "ots", weights=True),
+    "MultiBank pooled, weights": bank_of_classes(3, "multi", "pooled", weights=True),
+    "Calibrator auto, weights": stream("auto", **ALL),
+    "Calibrator bm, weights": stream("bm", **ALL),
+    "Calibrator sliding, weights": stream(SLIDING, **ALL),
+    "Calibrator histogram, weights": stream(HISTOGRAM, **ALL),
+    "Calibrator fitted once, weights": stream(SLOW, **WEIGHTS),
+    "Calibrator groups, weights": stream("auto", groups=True, **ALL),
+    "Calibrator groups, numbers, weights": stream("auto", groups=True, numbers=True, **WEIGHTS),
+    "MultiCalibrator 3, weights": stream_of_classes(3, "multi", weights=True),
 }
 
 
@@ -164,7 +223,7 @@ class Event:
     key: Any
     receipt: Any
     twin: Any
-    outcome: int | None = None
+    outcome: Outcome | None = None
 
 
 @dataclass
@@ -203,8 +262,14 @@ class World:
             return rng.normal(0.0, 300.0 if self.chance(0.1) else 3.0, K).tolist()
         return np.eye(K)[self.number(K)].tolist() if self.chance(0.1) else rng.dirichlet([1.0] * K).tolist()
 
-    def outcome(self) -> int:
-        return self.number(self.kind.labels)
+    def outcome(self, *, may_count: bool = True) -> Outcome:
+        kind, weight, of = self.kind, None, None
+        if kind.weights and self.chance(0.7):  # from nothing to very much
+            weight = 0.0 if self.chance(0.1) else float(np.exp(self.rng.normal(0.0, 2.0)))
+            weight = 1.0 if self.chance(0.1) else weight
+        if kind.counts and may_count and self.chance(0.5):
+            of = self.number(2 if self.chance(0.3) else 60)
+        return Outcome(self.number(kind.labels if of is None else of + 1), weight, of)
 
     def values(self) -> Any:
         """Of the groups of an event, where there are any."""
@@ -242,11 +307,11 @@ class World:
             self.twins[key] = self.kind.alone(key)
         return self.twins[key].predict(score, **self.grouped(values))
 
-    def twin_learns(self, event: Event, outcome: int) -> None:
+    def twin_learns(self, event: Event, outcome: Outcome) -> None:
         if self.pooled is not None:
-            assert self.pooled.update(event.key, event.twin, outcome) == "learnt"
+            assert self.pooled.update(event.key, event.twin, outcome.y, **outcome.how()) == "learnt"
         else:
-            assert self.twins[event.key].update(event.twin, outcome) == "learnt"
+            assert self.twins[event.key].update(event.twin, outcome.y, **outcome.how()) == "learnt"
 
     def forget(self, key: Any) -> None:
         """A key is gone, with its receipts."""
@@ -306,7 +371,8 @@ def predict(world: World) -> None:
 def update(world: World) -> None:
     if event := world.take():
         outcome = world.outcome()
-        assert world.host.update(*world.named(event.key), world.travelled(event.receipt), outcome) == "learnt"
+        receipt = world.travelled(event.receipt)
+        assert world.host.update(*world.named(event.key), receipt, outcome.y, **outcome.how()) == "learnt"
         world.twin_learns(event, outcome)
         event.outcome = outcome
         world.settled.append(event)
@@ -318,13 +384,25 @@ def repeat(world: World) -> None:
         return
     event = world.settled[world.number(len(world.settled))]
     key, receipt = world.named(event.key), world.travelled(event.receipt)
-    assert world.host.update(*key, receipt, event.outcome) == "repeated"
-    other = (event.outcome + 1) % world.kind.labels  # type: ignore[operator]
+    learnt = event.outcome
+    assert learnt is not None
+    assert world.host.update(*key, receipt, learnt.y, **learnt.how()) == "repeated"
     try:
-        assert world.host.update(*key, receipt, other) == "repeated"
+        other = another_than(world, learnt)
+        assert world.host.update(*key, receipt, other.y, **other.how()) == "repeated"
         assert world.kind.has_keys  # a bank remembers which outcome it was only of keys with open events
     except OutcomeConflict:
         pass
+
+
+def another_than(world: World, learnt: Outcome) -> Outcome:
+    """Another outcome, or the same one with another weight or count."""
+    if world.kind.weights and world.chance(0.5):
+        return replace(learnt, weight=2.0 if learnt.weight is None else learnt.weight + 1.0)
+    if world.kind.counts and world.chance(0.5):
+        return replace(learnt, of=2 if learnt.of is None else learnt.of + 1)
+    labels = world.kind.labels if learnt.of is None else learnt.of + 1
+    return replace(learnt, y=(learnt.y + 1) % labels) if labels > 1 else replace(learnt, of=3)
 
 
 def use_member(world: World) -> None:
@@ -341,9 +419,9 @@ def use_member(world: World) -> None:
     if world.chance(0.5):
         world.waiting.append(event)
         return
-    event.outcome = world.outcome()
-    assert member.update(world.travelled(made), event.outcome) == "learnt"
-    world.twin_learns(event, event.outcome)
+    event.outcome = outcome = world.outcome()
+    assert member.update(world.travelled(made), outcome.y, **outcome.how()) == "learnt"
+    world.twin_learns(event, outcome)
     world.settled.append(event)
 
 
@@ -369,8 +447,9 @@ def run(world: World) -> None:
         [world.values() for _ in keys],
     )
     due = np.arange(1, n + 1) + world.rng.integers(0, 2 * n + 1, n) if is_late else np.arange(1, n + 1)
-    given = [outcome if k else nan for outcome, k in zip(outcomes, known, strict=True)]
-    more = {"due": due, "finish": finish} if is_late else {}
+    given = [outcome.y if k else nan for outcome, k in zip(outcomes, known, strict=True)]
+    more: dict[str, Any] = {"due": due, "finish": finish} if is_late else {}
+    more |= columns_of(outcomes)
     host, names = (world.host[keys[0]], []) if of_one else (world.host, world.named(keys))
     made = host.run(*names, scores, given, **more, **world.grouped(values))
     if not is_late:
@@ -413,7 +492,8 @@ def learn(world: World) -> None:
     outcomes = [world.outcome() for _ in events]
     known = [] if world.only_counts else [event for event in world.settled if world.chance(0.2)]
     batch = Receipts.from_bytes(b"".join([world.travelled(event.receipt).to_bytes() for event in [*events, *known]]))
-    found = world.host.learn(batch, [*outcomes, *[event.outcome for event in known]])
+    told = [*outcomes, *[event.outcome for event in known if event.outcome is not None]]
+    found = world.host.learn(batch, [outcome.y for outcome in told], **columns_of(told))
     assert found.tolist() == ["learnt"] * len(events) + ["repeated"] * len(known)
     for event, outcome in zip(events, outcomes, strict=True):
         world.twin_learns(event, outcome)
@@ -426,17 +506,17 @@ def fold(world: World) -> None:
     n = 1 + world.number(6)
     nothing = [nan] * world.kind.classes if world.kind.classes else nan
     keys, scores, outcomes, receipts, of = [], [], [], [], []
-    todo: list[tuple[Event, int | None]] = []
+    todo: list[tuple[Event, Outcome | None]] = []
     own: list[tuple[int, Event]] = []  # forecasts of this call that have no outcome yet
     for at in range(n):
         kind = world.number(4)
         if kind == 0 and own:
             where, event = own.pop(world.number(len(own)))
-            todo.append((event, world.outcome()))
+            todo.append((event, world.outcome(may_count=False)))
             of.append(where)
         elif kind == 1 and (found := world.take()):
             event = found
-            todo.append((event, world.outcome()))
+            todo.append((event, world.outcome(may_count=False)))
             of.append(-1)
             receipts.append(event.receipt.to_bytes())
         else:
@@ -448,9 +528,11 @@ def fold(world: World) -> None:
         keys.append(event.key)
         outcome = todo[-1][1]
         scores.append(world.score() if outcome is None else nothing)
-        outcomes.append(nan if outcome is None else float(outcome))
-    with_own = {"of": of} if max(of) >= 0 or world.chance(0.5) else {}
-    folded = world.host.fold(keys, scores, outcomes, receipts, **with_own)
+        outcomes.append(nan if outcome is None else float(outcome.y))
+    more: dict[str, Any] = {"of": of} if max(of) >= 0 or world.chance(0.5) else {}
+    if world.kind.weights:  # those of forecasts are not read
+        more["weights"] = [nan if outcome is None else outcome.how().get("weight", 1.0) for _, outcome in todo]
+    folded = world.host.fold(keys, scores, outcomes, receipts, **more)
     made = iter(folded.receipts.tolist())
     for at, (event, outcome) in enumerate(todo):
         if outcome is None:
@@ -527,7 +609,7 @@ def copy_goes_its_own_way(world: World) -> None:
     predict_as(world, key, score, values)
     for host, receipt in ((world.host, foreign), (other, world.waiting[-1].receipt)):
         with pytest.raises(UnknownForecast):
-            host.update(*world.named(key), world.travelled(receipt), world.outcome())
+            host.update(*world.named(key), world.travelled(receipt), 0)
 
 
 def predict_as(world: World, key: Any, score: Any, values: Any) -> None:
@@ -684,7 +766,7 @@ def check_sequence(name: str, seed: int, folder: Path, extra: Iterable[Verb] = (
         for event in [*world.waiting] if world.chance(0.5) else []:
             world.done.append("update at the end")
             assert world.host.update(*world.named(event.key), event.receipt, 1) == "learnt"
-            world.twin_learns(event, 1)
+            world.twin_learns(event, Outcome(1))
         world.done.append("compare")
         check_all(world)
     except BaseException as error:

@@ -114,12 +114,12 @@ cdef class Ledger:
         return count != 0 or self.column(event) == <Index>y
 
     def describe(self, int64_t event):
-        """Weight, trials and ones of an outcome that is known; 0 trials and ones of one event."""
+        """Weight, trials and ones of an outcome that is known; of one event its mark has the outcome, and ones is 0."""
         cdef Told told
         if self.told == NULL:
-            return 1.0, 0, 0
+            return 1.0, 1, 0
         told = self.told[event - self.first]
-        return told.weight, <int64_t>(told.count >> 32) - 1 if told.count else 0, <int64_t>(told.count & 0xFFFFFFFF)
+        return told.weight, <int64_t>(told.count >> 32) - 1 if told.count else 1, <int64_t>(told.count & 0xFFFFFFFF)
 
     cdef inline int reserve(self, int64_t event, bint is_weighted=False) except -1:
         """Have room for the mark of an event, and for its weight."""

@@ -1353,6 +1353,8 @@ cdef class Stream:
             if weight is not None:
                 w = check_weight(weight)
             if of is not None:
+                if rows.labels is not None:
+                    rows._check_weights(False, True)
                 trials = check_trials(outcome, of)
             rows._check_weights(w != 1.0, trials != 1.0)
         if rows.labels is None:

@@ -77,7 +77,7 @@ def test_golden(name: str) -> None:
     cal, due = Calibrator(AUTO), g.get("due")
     forecasts = cal.run(g["score"], g["outcome"], due=due)
     np.testing.assert_allclose(forecasts[g["idx"]], g["forecast"], rtol=0, atol=1e-12)
-    row = auto_oracle.as_reference(cal.row)
+    row = auto_oracle.as_reference(cal.row)[: len(g["row"])]
     shared = 147 if due is None else len(row)  # the vectors of outcomes at once are older than what is behind
     np.testing.assert_allclose(row[36:42], g["weights"][:6], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(row[:shared], g["row"][:shared], rtol=1e-9, atol=1e-12)

@@ -196,10 +196,10 @@ def whole_or_not_at_all(
     assert seen == {before, after} or (ends_compiled and seen == {before})  # then no moment is behind it
 
 
-def learn(at: int) -> Act:
+def learn(at: int, y: int = 1, **how: Any) -> Act:
     def act(begun: Begun) -> Any:
         key = () if begun.key is None else (begun.key,)
-        return begun.host.update(*key, begun.receipts[at], 1)
+        return begun.host.update(*key, begun.receipts[at], y, **how)
 
     act.__name__ = f"outcome {at}"
     return act
@@ -251,6 +251,24 @@ IN_COLUMNS: dict[str, Act] = {
 }
 
 
+WITH_WEIGHTS: dict[str, Act] = {  # which Python looks at before a compiled call learns them
+    "outcome with a weight": learn(0, weight=20.0),
+    "outcome of many": learn(4, 3, of=50),
+    "outcome of nothing": learn(4, 0, weight=0.0),
+    "run": lambda begun: begun.host.run(
+        [begun.score(i) for i in range(3)], [0, 3, 0], weights=[2.0, 0.5, 0.0], of=[1, 50, 2], **begun.groups(slice(3))
+    ),
+    "run late": lambda begun: begun.host.run(
+        [begun.score(i) for i in range(4)],
+        [0, 1, 0, 1],
+        weights=[2.0, 1.0, 20.0, 1.0],
+        due=[2, 2, 5, 4],
+        **begun.groups(slice(4)),
+    ),
+    "outcomes": lambda begun: begun.host.learn(joined(begun, 0, 4), [1, 7], weights=[3.0, 2.0], of=[1, 9]),
+}
+
+
 def joined(begun: Begun, *places: int) -> Receipts:
     """Some receipts as a batch."""
     return Receipts.from_bytes(b"".join([begun.receipts[at].to_bytes() for at in places]))
@@ -291,6 +309,26 @@ def test_a_calibrator_of_every_kind_of_method(
     if not is_one_step("plain", age, what, method):
         make = lambda: calibrator("plain", age, method)  # noqa: E731
         whole_or_not_at_all(make, OF_ONE[what], may_repeat=what.startswith("outcome"))
+
+
+@pytest.mark.parametrize("what", WITH_WEIGHTS)
+@pytest.mark.parametrize(
+    ("kind", "age", "method"),
+    [
+        *(("plain", age, "auto") for age in AGES),
+        *((kind, "as it is", "auto") for kind in GROUPED),
+        *(("plain", age, method) for method in REFITS for age in ("as it is", "restored")),
+    ],
+)
+def test_a_calibrator_that_learns_weights(
+    kind: str, age: str, method: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calibeat.core.refit.STALE_EVENTS", 1)
+    may_repeat = what.startswith("outcome") and what != "outcomes"
+    if what == "outcomes" and method in REFITS:  # which learn a batch event by event
+        return
+    make = lambda: calibrator(kind, age, method)  # noqa: E731
+    whole_or_not_at_all(make, WITH_WEIGHTS[what], may_repeat=may_repeat, ends_compiled=may_repeat)
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -334,6 +372,27 @@ OF_MANY: dict[str, Act] = {
 }
 
 
+MANY_WITH_WEIGHTS: dict[str, Act] = {
+    "outcome with a weight": learn(0, weight=20.0),
+    "outcome of many": learn(3, 3, of=50, weight=0.5),
+    "run": lambda begun: begun.host.run(
+        [begun.key, begun.new, begun.key],
+        [begun.score(i) for i in range(3)],
+        [1, 4, nan],
+        weights=[2.0, 0.5, nan],
+        of=[1, 8, 1],
+    ),
+    "fold": lambda begun: begun.host.fold(
+        [begun.key, begun.new, begun.key, begun.key],
+        [begun.score(i) for i in range(4)],
+        [nan, nan, 1, 0],
+        [begun.receipts[0].to_bytes(), begun.receipts[2].to_bytes()],
+        weights=[nan, nan, 20.0, 0.0],
+    ),
+    "outcomes": lambda begun: begun.host.learn(joined(begun, 0, 2), [1, 5], weights=[1.0, 3.0], of=[1, 9]),
+}
+
+
 def another(begun: Begun) -> Any:
     """A bank to merge, with a receipt that waits."""
     host = begun.host._empty()
@@ -359,6 +418,14 @@ def test_a_bank(kind: str, what: str) -> None:
     make = lambda: bank(kind, strings=kind != "classes")  # noqa: E731
     may_repeat, by_key = what in ("outcome early", "outcome latest"), what.endswith("of bank[key]")
     whole_or_not_at_all(make, OF_MANY[what], may_repeat=may_repeat, ends_compiled=by_key)
+
+
+@pytest.mark.parametrize("what", MANY_WITH_WEIGHTS)
+@pytest.mark.parametrize("kind", ["plain", "pooled"])
+@pytest.mark.usefixtures("little")
+def test_a_bank_that_learns_weights(kind: str, what: str) -> None:
+    may_repeat = what.startswith("outcome") and what != "outcomes"
+    whole_or_not_at_all(lambda: bank(kind), MANY_WITH_WEIGHTS[what], may_repeat=may_repeat, ends_compiled=may_repeat)
 
 
 @pytest.mark.parametrize("what", ["forecast", "forecast of a new key", "outcome early", "fold", "run of a key"])

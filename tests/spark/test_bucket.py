@@ -98,6 +98,62 @@ def test_columns_agree_with_one_operation_at_a_time(method: str, rules: dict[str
         assert stored_rows(bucket) == own_rows(naive.bank)
 
 
+def with_weights(operations: list[Operation], seed: int) -> list[Operation]:
+    """The same; where an outcome comes again it may have another weight."""
+    rng = np.random.default_rng(seed)
+    drawn = [0.0, 1.0, 3.0, 20.0, 0.37]
+    return [(*op, 1.0 if isnan(op[4]) else drawn[(hash_of(op[1]) + int(rng.random() < 0.2)) % 5]) for op in operations]
+
+
+@pytest.mark.parametrize("rules", [{}, {"expire": 150_000_000}, BOTH])
+@pytest.mark.parametrize("method", ["tops", "auto"])
+def test_outcomes_with_weights(method: str, rules: dict[str, int]) -> None:
+    unweighted = 0
+    for seed in range(3):
+        bucket, naive = bucket_of(method, weights=True, **rules), NaiveBucket(method, **rules)
+        plain = bucket_of(method, **rules)
+        for number, operations in enumerate(random_operations(120, seed)):
+            heavy = with_weights(operations, seed)
+            now = max(0, 100 * number - 15) * 1_000_000
+            wanted = [blank(row) for row in naive.serve(heavy, now) if rules or row[3] != "held"]
+            got = told_rows(served(bucket, *heavy, now=now))
+            assert sorted(got, key=str) == sorted(wanted, key=str)
+            assert told_rows(columns_of(bucket.aged(now))) == [blank(row) for row in naive.aged(now)]
+            served(plain, *operations, now=now)
+            plain.aged(now)
+        assert stored_rows(bucket) == own_rows(naive.bank)
+        unweighted += stored_rows(bucket) != stored_rows(plain)
+    assert unweighted == 3
+
+
+def test_another_weight_is_a_conflict() -> None:
+    bucket = bucket_of("tops", weights=True)
+    served(bucket, ("a", "1", 1, 0.3, nan, 1.0), ("a", "1", 2, nan, 1.0, 20.0), ("a", "2", 2, nan, 0.0, 1.0))
+    told = served(bucket, ("a", "1", 3, nan, 1.0, 20.0), ("a", "1", 4, nan, 1.0, 2.0), ("a", "2", 4, nan, 0.0, 3.0))
+    assert told["status"] == ["repeated", "conflict", "conflict"]
+
+
+def test_a_stream_may_get_weights_later() -> None:
+    """What was stored before has weight 1."""
+    bucket = bucket_of("tops")
+    served(bucket, ("a", "1", 1, 0.3, nan), ("a", "1", 2, nan, 1.0), ("a", "2", 2, 0.4, nan), ("a", "3", 2, nan, 1.0))
+    later = Bucket(
+        Rules("tops", strings=True, pages=4, learnt=True, weights=True), bucket._rows._store, bucket._events._store
+    )
+    told = served(
+        later,
+        ("a", "1", 3, nan, 1.0, 1.0),
+        ("a", "1", 4, nan, 1.0, 2.0),
+        ("a", "2", 5, nan, 1.0, 5.0),
+        ("a", "3", 6, 0.5, nan, 1.0),
+    )
+    assert told["status"] == ["repeated", "conflict", "learnt", "forecast", "learnt"]
+    naive = NaiveBucket("tops")
+    naive.serve([("a", "1", 1, 0.3, nan), ("a", "1", 2, nan, 1.0), ("a", "2", 2, 0.4, nan), ("a", "3", 2, nan, 1.0)], 0)
+    naive.serve([("a", "2", 5, nan, 1.0, 5.0), ("a", "3", 6, 0.5, nan)], 0)
+    assert stored_rows(later) == own_rows(naive.bank)
+
+
 @pytest.mark.parametrize(("method", "K"), [(method, K) for method in ("multi", "ots", "raw") for K in (2, 3, 12)])
 def test_many_classes_have_the_bits_of_a_multi_bank(method: str, K: int) -> None:
     """The same operations, with scores of K classes in the place of one, and a label in the place of an outcome."""

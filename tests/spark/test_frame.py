@@ -99,6 +99,66 @@ def test_it_goes_on_from_a_state_a_bank_and_a_file(big: tuple[Any, Any], spark: 
     assert np.array_equal(rows(back), rows(half)) and back.seed == 3
 
 
+def weigh(table: Any, seed: int = 5) -> Any:
+    """A log that kept a part of its zeros; a weight that is missing is 1, and that of no outcome is not read."""
+    rng = np.random.default_rng(seed)
+    n = len(table)
+    table["y"] = np.where(rng.random(n) < 0.2, np.nan, table["outcome"].astype(float))
+    table["w"] = np.where(table["outcome"] == 0, 20.0, 1.0) * rng.choice([1.0, 1.0, 0.5, 0.0], n)
+    table.loc[rng.random(n) < 0.1, "w"] = np.nan
+    table.loc[table["y"].isna() & (rng.random(n) < 0.5), "w"] = -7.0
+    return table
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_weights_have_the_bits_of_one_bank(spark: Any, late: bool) -> None:
+    table = weigh(log(8000, keys=200))
+    rng = np.random.default_rng(2)
+    table["time"] = np.cumsum(rng.integers(0, 3, len(table))).astype(float)
+    table["known"] = np.where(table["y"].isna(), np.nan, table["time"] + rng.integers(0, 2000, len(table)))
+    table["weight"] = np.where(table["y"].isna(), 1.0, table["w"].fillna(1.0))
+    names, times = {**COLUMNS, "outcome": "y", "weight": "w"}, {"time": "time", "outcome_time": "known"}
+    bank, later, wanted = Bank("auto"), times if late else {}, np.empty(len(table))
+    for key, part in table.groupby("key"):
+        due = np.searchsorted(part["time"], part["known"].fillna(np.inf), side="left")
+        given = {"due": np.maximum(due, np.arange(1, len(part) + 1))} if late else {}
+        columns = [key] * len(part), part["score"].to_numpy(), part["y"].to_numpy()
+        wanted[part.index] = bank.run(*columns, weights=part["weight"].to_numpy(), **given)
+    for partitions in (1, 3):
+        result = calibrate(in_spark(spark, table), **names, **later, method="auto", partitions=partitions)
+        assert np.array_equal(forecasts(result), wanted)
+        assert np.array_equal(rows(to_bank(result.state)), rows(bank))
+    assert not np.array_equal(
+        forecasts(calibrate(in_spark(spark, table), **{**names, "weight": None}, **later)), wanted
+    )
+
+
+def test_weights_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
+    table = weigh(log(300, keys=5))
+    for row, weight in ((7, -1.0), (9, np.inf), (11, 2e12)):
+        table.loc[row, ["y", "w"]] = 1.0, weight
+    frame, names = in_spark(spark, table), {**COLUMNS, "outcome": "y", "weight": "w"}
+    bad = collected(bad_rows(frame, **names))
+    assert sorted(bad["number"]) == [7, 9, 11]
+    assert bad["reason"].str.startswith("weight must be in [0, 1e12], or null for 1, got ").all()
+    with pytest.raises(InvalidInput, match=r"weight must be in \[0, 1e12\]"):
+        calibrate(frame, **names, path=tmp_path / "stopped")
+    kept = forecasts(calibrate(frame, **names, method="ops", bad="skip"))
+    good = table.drop(index=[7, 9, 11])
+    weights = np.where(good["y"].isna(), 1.0, good["w"].fillna(1.0))
+    bank = Bank("ops")
+    wanted = bank.run(good["key"].to_numpy(), good["score"].to_numpy(), good["y"].to_numpy(), weights=weights)
+    assert np.array_equal(kept, wanted)
+    with pytest.raises(InvalidInput, match="weight must be left out with hops"):
+        calibrate(frame, **names, method="hops")
+    with pytest.raises(InvalidInput, match="a monitor cannot judge weighted outcomes"):
+        calibrate(frame, **names, method="ops", monitor=Monitor())
+    with pytest.raises(InvalidInput, match="weight must be a column of the frame, got 'weigth'"):
+        calibrate(frame, **{**names, "weight": "weigth"})
+    with pytest.raises(InvalidInput, match="weight column must hold numbers, got string"):
+        calibrate(frame.selectExpr("* except (w)", "string(w) w"), **names)
+
+
 def test_late_outcomes_have_the_bits_of_a_calibrator_with_due(spark: Any) -> None:
     table = log(6000, keys=40, strings=True)
     rng = np.random.default_rng(2)

@@ -310,3 +310,42 @@ def test_many_classes_in_a_stream(spark: Any, tmp_path: Path) -> None:
     for each in rows:
         each[:, each.shape[1] - STATS + LAST] = 0.0
     assert np.array_equal(*rows)
+
+
+def test_weights_have_the_bits_of_one_process(spark: Any, tmp_path: Path) -> None:
+    scores, outcomes = events(6000, keys=100, seed=4)
+    outcomes = outcomes[outcomes["time"] < scores["time"].iloc[-1]]
+    drawn = np.random.default_rng(9).choice([nan, 1.0, 20.0, 0.0, 2.5], len(scores))  # by id, so repeats have the same
+    outcomes = outcomes.assign(w=drawn[outcomes["id"].to_numpy()])
+    other = outcomes[outcomes["w"] == 20.0].iloc[:1].assign(w=21.0, time=scores["time"].iloc[-1])
+    bad = outcomes.iloc[:1].assign(id=10**6, w=-1.0)
+    folder = Folder(spark, tmp_path, method="tops", weight="w", bad="side")
+    half = scores["time"].iloc[3000]
+    folder.arrive(scores[scores["time"] < half], outcomes[outcomes["time"] < half])
+    folder.run()
+    folder.arrive(scores[scores["time"] >= half], pd.concat([outcomes[outcomes["time"] >= half], other, bad]))
+    told = folder.run()
+    told_bad = told[told["status"] == "bad"]
+    assert told_bad["reason"].tolist() == ["weight must be in [0, 1e12], or null for 1, got -1.0"]
+    assert (told["status"] == "conflict").sum() == 1
+
+    bank = Bank("tops")
+    operations = pd.concat([scores.assign(outcome=nan, second=1), outcomes.assign(score=nan, second=0)])
+    operations["text"] = operations["id"].astype(str)
+    operations = operations.sort_values(["time", "second", "text"])
+    operations = operations[~operations.duplicated(["id", "second"])]
+    at: dict[str, int] = {}
+    own = []
+    for i, (name, second) in enumerate(zip(operations["text"], operations["second"], strict=True)):
+        own.append(-1 if second else at[name])
+        if second:
+            at[name] = i
+    columns = operations["key"].to_numpy(), operations["score"].to_numpy(), operations["outcome"].to_numpy()
+    made = bank.fold(*columns, of=own, weights=operations["w"].fillna(1.0).to_numpy())
+    wanted = {name: float(made.forecasts[i]) for name, i in at.items()}
+    forecast = told[told["status"] == "forecast"]
+    assert dict(zip(forecast["id"], forecast["forecast"], strict=True)) == wanted
+    state = to_bank(stream_state(spark, tmp_path / "checkpoint", method="tops"))
+    keys = sorted(bank)
+    stats = slice(0, -STATS)
+    assert np.array_equal(state.rows(keys)[:, stats], bank.rows(keys)[:, stats])

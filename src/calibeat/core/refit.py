@@ -18,9 +18,9 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM, features_of_all
-from .layout import THETA, N, Spec
+from .layout import THETA, TOTAL, N, Spec
 from .learners import REFIT
-from .limits import Block, Limit
+from .limits import ROUNDED, Block, Limit
 from .parts import Features, Formula, Learner
 from .subset import entry, kernel
 
@@ -153,8 +153,8 @@ def refit_histogram(
     cuts = np.arange(1, spec.histogram_bins + 1) * len(x0) // spec.histogram_bins
     if len(weights):
         mass = np.cumsum(weights[order])
-        cuts = mass.searchsorted(np.arange(1, spec.histogram_bins + 1) / spec.histogram_bins * mass[-1]) + 1
-        cuts = np.minimum(cuts, len(x0))
+        ends = np.arange(1, spec.histogram_bins + 1) / spec.histogram_bins * mass[-1]
+        cuts = mass.searchsorted(ends * ROUNDED, side="right")  # as without weights, where all are equal
     cut_into_bins(spec.histogram_bins, row, x0, y, weights, order, cuts)
 
 
@@ -319,17 +319,20 @@ class Refitter:
     def learn(self, row: Vector, score: float, y: float, weight: float) -> None:
         """One outcome that the row has just learnt."""
         learnt = int(row[N])
-        given = np.array([weight]) if weight != 1.0 else np.empty(0)
+        given = np.array([weight]) if row[TOTAL] > 0.0 else np.empty(0)
         self._remember(learnt - 1, np.array([score]), np.array([y]), given)
         if learnt in self._due(learnt - 1, learnt):
             self._fit(row, learnt)
 
-    def until(self, learnt: int) -> int:
-        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns."""
+    def until(self, learnt: int, *, weighted: bool) -> int:
+        """The number of outcomes, after the first `learnt`, with which more is due than a line in the columns.
+
+        In a stream that had weights each outcome is more: also one of weight 1 may be clipped.
+        """
         after, every = self._learner.after, self._learner.every
         if learnt >= after and every == 0:  # nothing is remembered any more
             return NEVER
-        if len(self.past.weights):  # which a compiled call does not know
+        if weighted or len(self.past.weights):  # which a compiled call does not know
             return 0
         due = after if learnt < after else learnt + every - (learnt - after) % every
         return int(min(due, self.past.dropped + len(self.past.y) + 1))
@@ -346,7 +349,10 @@ class Refitter:
         x0, x1, y, weights, dropped = self.past
         last = count - dropped
         span = slice(0 if self._learner.window is None else max(0, last - self._learner.window), last)
-        self._features.refit(self._spec, row, x0[span], x1[span], y[span], weights[span])
+        heavy = weights[span]
+        if len(heavy):  # where all are equal, the fit has the bits of a fit without weights
+            heavy = heavy / heavy.max()
+        self._features.refit(self._spec, row, x0[span], x1[span], y[span], heavy)
 
     def _remember(self, learnt: int, scores: Vector, outcomes: Vector, weights: Vector) -> int:
         """Note outcomes behind the first `learnt` -> how many of them a fit will read. Without `weights` all are 1."""
@@ -399,7 +405,7 @@ class Refitter:
         last = learnt - dropped
         first = last - self._count(learnt)
         columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
-        columns |= {"weights": weights} if len(weights) else {}
+        columns |= {"weights": weights} if (weights[first:last] != 1.0).any() else {}
         return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
 
     def load(self, learnt: int, columns: Any) -> None:

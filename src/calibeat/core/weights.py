@@ -122,7 +122,7 @@ def pace(row: Vector, outcome: Outcome, v: float) -> Lesson:
     omega = trials * (w * scale_of_weights(row))
     if abs(omega - trials) <= EQUAL * trials:
         omega = trials
-    return Lesson(y, omega, w, trials, 0.0 < y < 1.0, row[TOTAL] == row[SQUARES])
+    return Lesson(y, omega, w, trials, 0.0 < y < 1.0, w == 1.0 and row[TOTAL] == row[SQUARES])
 
 
 @kernel

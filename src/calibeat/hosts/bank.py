@@ -14,7 +14,6 @@ import numpy.typing as npt
 from calibeat._compiled import OPEN, Forecast, MultiForecast, Stream
 from calibeat._util.check import (
     check_choice,
-    check_counts,
     check_interval,
     check_lengths,
     check_outcomes,
@@ -43,7 +42,16 @@ from calibeat.monitor.notices import Notices, NoticeSettings
 from calibeat.monitor.silence import check_away, check_time
 
 from . import bankfile
-from .calibrator import Calibrator, Watch, add_hints, checked_stream, for_schedule, issue_times, read_weights
+from .calibrator import (
+    Calibrator,
+    Watch,
+    add_hints,
+    checked_stream,
+    for_schedule,
+    issue_times,
+    read_counts,
+    read_weights,
+)
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
 from .receipts import Receipts, check_receipts
@@ -532,9 +540,9 @@ class Bank:
         if of is None:
             labels = self._check_outcomes(outcomes, needed)
         else:
-            labels, trials = check_counts(outcomes, of, needed, optional=True)
+            labels, trials = read_counts(rows, outcomes, of, needed, optional=True)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
-        heavy = read_weights(rows, weights, trials, labels)
+        heavy = read_weights(rows, weights, trials, labels, needed)
         batch = StreamBatch(probabilities, labels, planned, mature is not None, None, issued, heavy, trials)
         workers = self._threads if threads is None else thread_count(threads)
         with rows:
@@ -718,7 +726,7 @@ class Bank:
         if of is None:
             labels = self._check_known(outcomes)
         else:
-            labels, trials = check_counts(outcomes, of)
+            labels, trials = read_counts(rows, outcomes, of)
         check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
         heavy = read_weights(rows, weights, trials, labels)
         with rows:
@@ -1123,6 +1131,11 @@ def refuse_groups(groups: Any) -> None:
 def row_width(bank: Bank) -> int:
     """How many numbers such a row has."""
     return bank._rows.stride + sum(part.settings.width for part in bank._rows.watching.parts)
+
+
+def check_takes_weights(bank: Bank) -> None:
+    """Raise unless outcomes of this bank may have weights."""
+    bank._rows._check_weights(weighted=True, counted=False)
 
 
 def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:

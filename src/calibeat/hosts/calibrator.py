@@ -313,8 +313,8 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
     return stream_key(stream_key(seed, stream), repr(method) + groups)
 
 
-def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector) -> Vector:
-    """The weights of outcomes, none where all are 1; those of outcomes that are NaN are not read.
+def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector, needed: Flags | None = None) -> Vector:
+    """The weights of outcomes, none where all are 1; those not needed are not read, nor where an outcome is NaN.
 
     Raises
     ------
@@ -322,11 +322,25 @@ def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector) -> 
     """
     heavy = NO_NUMBERS
     if weights is not None:
-        heavy = check_weights(weights, len(outcomes), ~np.isnan(outcomes))
+        known = ~np.isnan(outcomes)
+        heavy = check_weights(weights, len(outcomes), known if needed is None else known & needed)
         if (heavy == 1.0).all():
             heavy = NO_NUMBERS
     rows._check_weights(len(heavy) > 0, len(trials) > 0)
     return heavy
+
+
+def read_counts(
+    rows: Rows, outcomes: Any, of: Any, needed: Flags | None = None, *, optional: bool = False
+) -> tuple[Vector, Vector]:
+    """The share of ones of each row, and its trials, as `check_counts` has them.
+
+    Raises
+    ------
+    InvalidInput : a count is impossible, or the method or a monitor cannot learn counts.
+    """
+    rows._check_weights(False, True)
+    return check_counts(outcomes, of, needed, optional=optional)
 
 
 class StreamOfRows(Rows):
@@ -385,7 +399,7 @@ class StreamOfRows(Rows):
         with self:
             learnt, learner = int(self.row(0)[N]), self.method.learner
             self.refitter.forget(learnt)
-            until = self.refitter.until(learnt)
+            until = self.refitter.until(learnt, weighted=self.row(0)[TOTAL] > 0.0)
             self._remember_in(self.refitter.past, until)
         if learnt >= learner.after and not self._warned_of_ball and on_the_ball(self.method, self.row(0)):
             self._warned_of_ball = True
@@ -595,13 +609,13 @@ class Calibrator(Stream):
         planned = schedule(
             n, due, mature, for_schedule(times, issued, mature, outcome_times), outcome_times, finish=finish
         )
+        needed = None if planned is None else planned.due <= n
         if of is None:
-            needed = () if planned is None else (planned.due <= n,)
-            labels, trials = self._check_outcomes(outcomes, n, *needed), NO_NUMBERS
+            labels, trials = self._check_outcomes(outcomes, n, needed), NO_NUMBERS
         else:
-            labels, trials = check_counts(outcomes, of, None if planned is None else planned.due <= n)
+            labels, trials = read_counts(rows, outcomes, of, needed)
             check_lengths(scores=n, outcomes=len(labels))
-        heavy = read_weights(rows, weights, trials, labels)
+        heavy = read_weights(rows, weights, trials, labels, needed)
         words = self._check_groups(groups, n)
         batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued, heavy, trials)
         return self._given_back(scores, rows.run_stream(self, batch))
@@ -692,7 +706,7 @@ class Calibrator(Stream):
         if of is None:
             labels = self._check_known(outcomes)
         else:
-            labels, trials = check_counts(outcomes, of)
+            labels, trials = read_counts(rows, outcomes, of)
         check_lengths(receipts=len(check_receipts(batch)), outcomes=len(labels))
         heavy = read_weights(rows, weights, trials, labels)
         with self._held():

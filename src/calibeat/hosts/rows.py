@@ -45,7 +45,7 @@ from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask, in_truth
-from calibeat.core.layout import N, Spec
+from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
 from calibeat.core.randomness import numbered, uniforms
@@ -367,8 +367,10 @@ class Rows(StreamRows):
         played = loops.one_stream(state, self.events_of(stream._slot))
         room = batch.scores, batch.outcomes, self._draws(stream, n), forecasts, np.empty(held * width)
         words = NO_INTS if batch.words is None else batch.words
-        is_weighted = len(batch.weights) > 0 or len(batch.trials) > 0
-        learnt = np.ones(n) if is_weighted and self.refitter is not None else NO_NUMBERS
+        learnt = NO_NUMBERS
+        if self.refitter is not None and (len(batch.weights) or len(batch.trials) or row[TOTAL] > 0.0):
+            learnt = np.ones(n)  # an outcome of weight 1 is clipped too, where the others had smaller ones
+            batch = batch._replace(weights=batch.weights if len(batch.weights) else np.ones(n))
         weights = batch.weights, batch.trials, learnt
         played_batch = loops.Batch(*room, self.method.scratch(), words, *weights)
         if self.table is not None:
@@ -378,6 +380,11 @@ class Rows(StreamRows):
         for stop in (end,) if refitter is None else refitter.stretches(state, played_batch, late, end):
             for part in loops.pieces(stop, numbers, int(place[loops.EVENT])):
                 loops.run_batch(self.method.spec, played, played_batch, late, place, part.stop)
+            if late is not None and len(learnt) and stop < end:
+                # The fit needs the weights, as they are clipped, of what arrives just before the next forecast.
+                short = played_batch._replace(outcomes=batch.outcomes[:stop])
+                loops.run_batch(self.method.spec, played, short, late, place, stop + 1)
+                place[loops.EVENT] = stop
         return state, []
 
     def words_of(self, given: Any, *, in_turn: bool = True) -> tuple[Ints | None, list[Call]]:
@@ -648,15 +655,17 @@ class Rows(StreamRows):
             )
         if mark not in (OPEN, CLOSED) and not ledger.is_same(event, y, weight, trials):
             heavy, of, ones = ledger.describe(event)
-            learnt = self._told(ones, heavy, of) if of else self._told(ledger.column(event), heavy, 0)
-            got = self._told(round(y * trials), weight, 0 if trials == 1.0 else int(trials))
+            learnt = self._told(ledger.column(event) if of == 1 else ones, heavy, of)
+            got = self._told(round(y * trials), weight, int(trials))
             raise OutcomeConflict(f"{what} must be the one already learnt, {learnt}, got {got} - at event {event}")
         return mark != OPEN
 
     def _told(self, outcome: int, weight: float, of: int) -> str:
         """An outcome in words."""
-        shown = repr(self.labels[outcome]) if self.labels is not None else f"{outcome} of {of}" if of else str(outcome)
-        return shown if weight == 1.0 else f"{shown} with weight {weight:g}"
+        shown = str(outcome) if of == 1 else f"{outcome} of {of}"
+        if self.labels is not None:
+            shown = repr(self.labels[outcome])
+        return shown if weight == 1.0 else f"{shown} with weight {weight!r}"
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------

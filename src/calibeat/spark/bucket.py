@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Slots, Vector
+from calibeat.core.loops import NO_NUMBERS
 from calibeat.core.randomness import numbered as numbered_events
 from calibeat.core.randomness import uniforms_at
 from calibeat.core.stats import EVENTS
@@ -60,6 +61,7 @@ class Rules:
     expire_as: int | None = None  # learn this in the place of an outcome that did not come; of many classes a column
     learnt: bool = False  # whether each outcome that is learnt or held is reported
     mature: int | None = None  # microseconds after the time of a score: outcomes are learnt then, and not before
+    weights: bool = False  # whether outcomes have weights
 
     def due(self, time: Ints) -> Ints:
         """When events of these times are mature: at the first of a number of moments from then on."""
@@ -84,6 +86,7 @@ class Bucket:
         numbers = [("score", kind), ("forecast", kind), ("outcome", pa.float64())]
         stored = [*numbers, ("state", pa.int8()), ("receipt", pa.binary())]
         stored += [] if rules.mature is None else [("known", pa.int64())]
+        stored += [("weight", pa.float64())] if rules.weights else []
         schema = pa.schema([("hash", pa.int64()), *named, *stored])
         self._events = Pages(events, schema, rules.pages)  # those that wait
         self._settled = SettledIds(events, schema, rules.pages, forgets=rules.expire is not None)
@@ -94,6 +97,7 @@ class Bucket:
     def serve(self, batch: Any, now: int | None = None) -> tuple[Any, Ints]:
         """Operations as a table: key, id, time, score (NaN: an outcome), outcome, and hashes of key and of both.
 
+        There may be a column of weights, which are those of outcomes.
         Of many classes a score is a list of numbers (nothing: an outcome), and an outcome the column of a label.
         -> the output rows, and at which moments outcomes that are held become mature. `now` is the watermark.
         """
@@ -162,6 +166,7 @@ class Bucket:
         slots = codes[len(found) :][places].astype(np.int32)
         names = both.take(pa.array(first))
         brought = events.receipt[of[~is_asked & (own < 0)]]
+        weights = np.where(is_asked, 1.0, events.weight[of]) if self.rules.weights else NO_NUMBERS
         made = fold_on_rows(
             self._method,
             rows,
@@ -171,6 +176,7 @@ class Bucket:
             own,
             np.ascontiguousarray(events.receipts[brought]).view(f"V{self._size}").reshape(-1),
             self._draws(rows, slots[is_asked], names["key"]),
+            weights=weights,
         )
         content = bytes_of(np.ascontiguousarray(rows, dtype="<f8"))
         self._rows.put(pa.table([names["hash"], names["key"], content], schema=self._rows.schema), taken)
@@ -256,8 +262,16 @@ def in_order(batch: Any) -> Any:
     same = (np.diff(time[order]) == 0) & (np.diff(is_score[order].view(np.int8)) == 0)
     if same.any():
         rank = np.asarray(pc.rank(one_array(batch["id"]), tiebreaker="dense"))
-        order = np.lexsort((batch["outcome"].to_numpy(), *score.T[::-1], rank, is_score, time))
+        order = np.lexsort((weights_in(batch), batch["outcome"].to_numpy(), *score.T[::-1], rank, is_score, time))
     return batch.take(pa.array(order))
+
+
+def weights_in(table: Any) -> Vector:
+    """The weight of each outcome, 1 where none is given."""
+    if "weight" not in table.column_names:
+        return np.ones(len(table))
+    weights: Vector = table["weight"].fill_null(1.0).to_numpy()
+    return weights
 
 
 class Events:
@@ -282,6 +296,7 @@ class Events:
             self._spread(matrix_in(found[name]), count, np.nan) for name in ("score", "forecast")
         )
         self.outcome = self._spread(found["outcome"].to_numpy(), count, np.nan)
+        self.weight = self._spread(weights_in(found), count, 1.0)
         self.known = self.time.copy()  # the time of the outcome
         if "known" in found.column_names:
             known = found["known"].fill_null(0).to_numpy()
@@ -298,7 +313,7 @@ class Events:
     def _take(self, batch: Any, n: int) -> None:
         """The first score and the first outcome of each event."""
         self.op_time, self.op_score = batch["time"].to_numpy(), matrix_in(batch["score"])
-        self.op_outcome = batch["outcome"].to_numpy()
+        self.op_outcome, self.op_weight = batch["outcome"].to_numpy(), weights_in(batch)
         self.is_score: Flags = ~np.isnan(self.op_score[:, 0])
         had_score = (self.state == OPEN) | (self.state == SETTLED) | (self.state == HELD)
         had_outcome = (self.state == SETTLED) | (self.state == EARLY) | (self.state == HELD)
@@ -307,6 +322,7 @@ class Events:
         self.asked = np.flatnonzero((self.score_at >= 0) & (self.score_at < n))
         came = np.flatnonzero((self.outcome_at >= 0) & (self.outcome_at < n))
         self.outcome[came] = self.op_outcome[self.outcome_at[came]]
+        self.weight[came] = self.op_weight[self.outcome_at[came]]
         self.known[came] = self.op_time[self.outcome_at[came]]
         only = (self.state == NEW) & (self.score_at == n)
         self.time[only] = self.known[only]
@@ -334,7 +350,8 @@ class Events:
         others = np.flatnonzero(np.where(self.is_score, self.score_at[self.of], self.outcome_at[self.of]) != at)
         of, is_score = self.of[others], self.is_score[others]
         same = (self.op_score[others] == self.score[of]).all(axis=1)
-        return others, np.where(is_score, same, self.op_outcome[others] == self.outcome[of])
+        same_outcome = (self.op_outcome[others] == self.outcome[of]) & (self.op_weight[others] == self.weight[of])
+        return others, np.where(is_score, same, same_outcome)
 
     def table(self, schema: Any) -> Any:
         """All of them, as they are stored."""
@@ -345,6 +362,8 @@ class Events:
         columns["receipt"] = bytes_of(self.receipts[self.receipt[waits]], waits)
         if "known" in schema.names:
             columns["known"] = pa.array(self.known, mask=self.state != HELD)
+        if "weight" in schema.names:
+            columns["weight"] = pa.array(self.weight, mask=self.weight == 1.0)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
     def keep_receipts(self, made: npt.NDArray[np.void], forecasts: Vector) -> None:

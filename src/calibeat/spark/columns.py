@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.check import HEAVIEST
 from calibeat._util.extras import LazyModule
 from calibeat._util.times import check_age
 from calibeat._util.types import Flags, Vector
@@ -24,10 +25,10 @@ from .session import check_frame, check_libraries
 pa = LazyModule("pyarrow")
 F = LazyModule("pyspark.sql.functions")
 
-REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE = (
-    f"__calibeat_{name}" for name in ("reason", "score", "outcome", "time", "arrival", "row", "place")
+REASON, SCORE, OUTCOME, WEIGHT, TIME, ARRIVAL, ROW, PLACE = (
+    f"__calibeat_{name}" for name in ("reason", "score", "outcome", "weight", "time", "arrival", "row", "place")
 )
-OWN = (REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE)
+OWN = (REASON, SCORE, OUTCOME, WEIGHT, TIME, ARRIVAL, ROW, PLACE)
 
 # A place is one whole number to sort by: the highest 7 bits are the group of the key, all others come from the order.
 GROUP_BIT = 57
@@ -45,9 +46,11 @@ _HOLDS = {
     "id": _NAMES,
     "score": (_NUMBERS, "numbers"),
     "outcome": ((*_NUMBERS, "boolean"), "0 and 1, or booleans"),
+    "weight": (_NUMBERS, "numbers"),
     "time": _TIMES,
     "outcome_time": _TIMES,
 }
+WEIGHT_RULE = "weight must be in [0, 1e12], or null for 1"
 _ARRAYS = tuple(f"array of {kind}" for kind in _NUMBERS)
 
 
@@ -129,7 +132,7 @@ class Many:
 class Roles:
     """Which column is what. `order` sorts the events of a key; with `arrival` outcomes are late.
 
-    With `many` a score is an array of numbers, and an outcome a label.
+    With `many` a score is an array of numbers, and an outcome a label. With `weight` outcomes have weights.
     """
 
     key: str
@@ -139,10 +142,18 @@ class Roles:
     time: str | None = None
     arrival: str | None = None
     many: Many | None = None
+    weight: str | None = None
 
     @classmethod
     def of(
-        cls, frame: Any, names: tuple[Any, Any, Any], order: Any, time: Any, arrival: Any, many: Many | None
+        cls,
+        frame: Any,
+        names: tuple[Any, Any, Any],
+        order: Any,
+        time: Any,
+        arrival: Any,
+        many: Many | None,
+        weight: Any = None,
     ) -> Roles:
         """As given by name (`names`: key, score, outcome), each checked against the frame and its type."""
         key, score, outcome = names
@@ -153,10 +164,11 @@ class Roles:
             raise InvalidInput("order must name one column at least, got none")
         check_names(frame)
         named = [("key", key), ("score", score), ("outcome", outcome), *(("order", name) for name in orders)]
-        named += [(role, name) for role, name in (("time", time), ("outcome_time", arrival)) if name is not None]
+        others = ("time", time), ("outcome_time", arrival), ("weight", weight)
+        named += [(role, name) for role, name in others if name is not None]
         for role, name in named:
             check_column(frame, role, name, None if many is None else many.holds.get(role))
-        return cls(key, score, outcome, tuple(orders), time, arrival, many)
+        return cls(key, score, outcome, tuple(orders), time, arrival, many, weight)
 
 
 def check_names(frame: Any) -> None:
@@ -244,6 +256,8 @@ def read(frame: Any, roles: Roles) -> Any:
     score, outcome, many = F.col(quoted(roles.score)), F.col(quoted(roles.outcome)), roles.many
     columns = {SCORE: score.cast("double" if many is None else "array<double>")}
     columns[OUTCOME] = outcome.cast("double") if many is None else many.label(outcome)
+    if roles.weight is not None:
+        columns[WEIGHT] = F.col(quoted(roles.weight)).cast("double")
     if roles.time is not None:
         columns[TIME] = microseconds(frame, roles.time)
     if roles.arrival is not None:
@@ -254,9 +268,9 @@ def read(frame: Any, roles: Roles) -> Any:
 
 def numbered(frame: Any, roles: Roles) -> Any:
     """The frame as the workers need it: as `read`, without numbers that they can take from the given columns."""
-    given = {SCORE: roles.score, OUTCOME: roles.outcome}
+    given = {SCORE: roles.score, OUTCOME: roles.outcome, WEIGHT: roles.weight}
     return read(frame, roles).drop(
-        *(own for own, name in given.items() if not kind_of(frame, name).endswith("decimal"))
+        *(own for own, name in given.items() if name is not None and not kind_of(frame, name).endswith("decimal"))
     )
 
 
@@ -299,6 +313,8 @@ def _reason(roles: Roles) -> Any:
     scores, label = wrong_values(score, y, roles.many)
     checks += [(wrong, roles.score, rule) for wrong, rule in scores]
     checks.append((label[0], roles.outcome, f"{label[1]}, or null where it is not known"))
+    if roles.weight is not None:
+        checks.append((y.isNotNull() & wrong_weight(F.col(WEIGHT)), roles.weight, WEIGHT_RULE))
     if roles.time is not None:
         checks.append((F.col(TIME).isNull(), roles.time, "time must be there"))
     if roles.arrival is not None:
@@ -317,6 +333,11 @@ def wrong_values(score: Any, outcome: Any, many: Many | None) -> tuple[list[tupl
         return many.wrong_scores(score), many.wrong_label(outcome)
     wrong = outcome.isNotNull() & ~outcome.isin(0.0, 1.0)
     return [(score.isNull() | ~score.between(0.0, 1.0), "score must be in [0, 1]")], (wrong, "outcome must be 0 or 1")
+
+
+def wrong_weight(weight: Any) -> Any:
+    """Whether a weight is none that an outcome can have; null is 1."""
+    return weight.isNotNull() & ~weight.between(0.0, HEAVIEST)
 
 
 def first_wrong(checks: list[tuple[Any, str, str]]) -> Any:
@@ -339,12 +360,14 @@ def bad_rows(
     outcome_time: str | None = None,
     classes: Any = None,
     logits: bool = False,
+    weight: str | None = None,
 ) -> Any:
     """The rows of a frame that cannot be used, with a column `reason`: what ``calibrate(..., bad="skip")`` leaves out.
 
     A row is bad if its key, an order or a needed time is null, if its score is not in [0, 1], if its outcome is neither
-    0 nor 1 nor null, or if its outcome is known before its own event or without a time. Of many classes: if the scores
-    are not a number for each class that sum to 1, or the label is no class.
+    0 nor 1 nor null, if its outcome is known before its own event or without a time, or if the weight of its outcome is
+    neither in [0, 1e12] nor null. Of many classes: if the scores are not a number for each class that sum to 1, or the
+    label is no class.
 
     Raises
     ------
@@ -353,7 +376,7 @@ def bad_rows(
     """
     check_libraries("calibeat.spark")
     many = None if classes is None else Many.of(Door(classes, "multi", logits))
-    roles = Roles.of(check_frame(frame), (key, score, outcome), order, time, outcome_time, many)
+    roles = Roles.of(check_frame(frame), (key, score, outcome), order, time, outcome_time, many, weight)
     found = read(frame, roles)
     return found.where(found[REASON].isNotNull()).select(
         *(quoted(name) for name in frame.columns), found[REASON].alias("reason")

@@ -20,7 +20,7 @@ from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.errors import CalibeatError, InvalidInput
-from calibeat.hosts.bank import Bank, rows_in, rows_out
+from calibeat.hosts.bank import Bank, check_takes_weights, rows_in, rows_out
 from calibeat.late import next_forecasts
 from calibeat.monitor.monitor import Monitor
 
@@ -34,6 +34,7 @@ from .columns import (
     ROW,
     SCORE,
     TIME,
+    WEIGHT,
     Many,
     Roles,
     duration,
@@ -78,6 +79,7 @@ def calibrate(
     classes: Any = None,
     logits: bool = False,
     groups: Any = None,
+    weight: str | None = None,
 ) -> Calibrated:
     """Forecast every event of a frame and learn its outcome, key by key: the bits of `Bank.run` on one machine.
 
@@ -110,6 +112,8 @@ def calibrate(
         methods are "multi" (which "auto" means here), "ots" and "raw".
     logits : whether the scores of many classes are logits.
     groups : refused, as by `Bank`: every key learns alone here.
+    weight : a column with the weights of outcomes, where the log kept only some events: the bits of `Bank.run` with
+        ``weights=``. Null is 1; those of events without an outcome are not read.
 
     Returns ``(forecasts, state)``. Docs: docs/scale.md.
 
@@ -126,13 +130,15 @@ def calibrate(
     bank = new_bank(method, classes, logits=logits, **settings)
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
+    if weight is not None:
+        check_takes_weights(bank)
     age = duration("mature", mature)
     if age is not None and time is None:
         raise InvalidInput("mature needs the time of each event, got none; give time=")
     # Without late outcomes times are not looked at.
     late = outcome_time is not None or age is not None
     names = key, score, outcome
-    roles = Roles.of(frame, names, order, time if late else None, outcome_time, Many.of(door_of(bank)))
+    roles = Roles.of(frame, names, order, time if late else None, outcome_time, Many.of(door_of(bank)), weight)
     work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
     if path is not None:
         check_new(frame.sparkSession, path)
@@ -165,7 +171,8 @@ def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
     roles = work.roles
     forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame, roles))
     own = [name for name in OWN if name in placed.columns]
-    needed = dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])
+    weight = [] if roles.weight is None else [roles.weight]
+    needed = dict.fromkeys([roles.key, roles.score, roles.outcome, *weight, *roles.order, *own])
     kind = _key_kind(frame, roles)
     rows = placed.select(*map(quoted, needed)).mapInArrow(
         replace(work, events=False, columns=()), f"key {kind}, row binary"
@@ -288,11 +295,16 @@ class Partition:
             scores, outcomes = _floats(given), _floats(self._outcomes(table))
         else:
             scores, outcomes = matrix_of_lists(given, len(self.roles.many.labels)), _labels(self._outcomes(table))
-        if not self.late:
-            return bank.run(keys, scores, outcomes, threads=1)
-        # `mature=0` adds nothing to `due`; it says that a key forecasts its raw scores until it has learnt something.
-        mature = None if self.age is None else 0
-        return bank.run(keys, scores, outcomes, due=self._due(table), mature=mature, finish=self.finish, threads=1)
+        how: dict[str, Any] = {"threads": 1}
+        if self.roles.weight is not None:
+            # An event without an outcome has a weight that is not read.
+            weights = _own(table, WEIGHT, self.roles.weight).cast(pa.float64(), safe=False).fill_null(1.0)
+            how["weights"] = np.where(pc.is_valid(self._outcomes(table)).to_numpy(), _floats(weights), 1.0)
+        if self.late:
+            # `mature=0` adds nothing to `due`; it says that a key forecasts its raw scores until it has learnt
+            # something.
+            how |= {"due": self._due(table), "mature": None if self.age is None else 0, "finish": self.finish}
+        return bank.run(keys, scores, outcomes, **how)
 
     def _due(self, table: Any) -> Ints:
         """The position of the first event of the same key that is issued when the outcome is known, or later."""

@@ -17,10 +17,12 @@ from calibeat._util.check import check_choice, check_outcome, check_whole
 from calibeat._util.extras import LazyModule
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import check_takes_weights
 
 from .bucket import BAD, COLUMNS, LATE, STATUSES, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
 from .columns import (
     TIMESTAMPS,
+    WEIGHT_RULE,
     Many,
     check_column,
     check_one_kind,
@@ -29,6 +31,7 @@ from .columns import (
     in_tables,
     quoted,
     wrong_values,
+    wrong_weight,
 )
 from .folder import state_to_resume
 from .session import check_frame, check_libraries, without_pandas_warning
@@ -79,6 +82,7 @@ def calibrate_stream(
     classes: Any = None,
     logits: bool = False,
     groups: Any = None,
+    weight: str | None = None,
 ) -> Any:
     """Forecast every score of a stream as it comes, and learn outcomes from another stream whenever they come.
 
@@ -107,6 +111,8 @@ def calibrate_stream(
     classes, logits : many classes, as of `calibrate`: `score` is a column of arrays, `outcome` holds labels, and so do
         `score`, `forecast` and `outcome` of the result. Scores are then reported as probabilities.
     groups : refused, as by `Bank`: every key learns alone here.
+    weight : a column of `outcomes` with their weights, where the log kept only some events. Null is 1. An outcome that
+        comes again with another weight is a "conflict".
 
     Returns a streaming frame: key, id, time, status, score, forecast, outcome, reason. Forecasts have the status
     "forecast". All others are the side output: "repeated" and "conflict" (the id came before, with the same score or
@@ -139,6 +145,9 @@ def calibrate_stream(
     for frame, when, role, name in ((scores, times[0], "score", score), (outcomes, times[1], "outcome", outcome)):
         for column in (("key", key), ("id", id), ("time", when, TIMESTAMPS), (role, name)):
             check_column(frame, *(column if many is None or column[0] != role else (role, name, many.holds[role])))
+    if weight is not None:
+        check_takes_weights(bank)
+        check_column(outcomes, "weight", weight)
     strings = check_one_kind((scores, key, "scores"), (outcomes, key, "outcomes"))
     expires, matures = duration("expire", expire, least=1), duration("mature", mature, least=1)
     ahead = duration("max_ahead", max_ahead)
@@ -149,9 +158,9 @@ def calibrate_stream(
     settled = None
     if expire_as is not None:
         settled = int(check_outcome(expire_as)) if door is None else door.classes.column(expire_as)
-    rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures)
+    rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures, weight is not None)
     timed = expires is not None or matures is not None
-    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, ahead, many)
+    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, ahead, many, weight)
     both = both.observe(ROWS_IN, F.count(F.lit(1)).alias("rows"))
     initial = None if state is None else _initial(state_to_resume(state, scores, key, rules.described), buckets)
     packed_rows = both.mapInArrow(Pack(buckets, ahead), PACKED)
@@ -177,27 +186,32 @@ def _operations(
     strings: bool,
     ahead: int | None,
     many: Many | None,
+    weight: str | None,
 ) -> Any:
     """Both streams as one. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
     key, name, score, outcome = (quoted(given) for given in names)
     kind = "string" if strings else "bigint"
     label = "string" if many is not None and many.named else "double"
 
-    def columns(frame: Any, when: str, p: Any, y: Any) -> Any:
+    def columns(frame: Any, when: str, p: Any, y: Any, w: Any) -> Any:
         shared = F.col(key).cast(kind).alias("key"), F.col(name).cast("string").alias("id")
         moment = F.col(quoted(when)).cast("timestamp").alias("time")
         scores = p.cast("double" if many is None else "array<double>").alias("score")
-        return frame.select(*shared, moment, scores, y.cast(label).alias("outcome"))
+        heavy = [] if weight is None else [w.cast("double").alias("weight")]
+        return frame.select(*shared, moment, scores, y.cast(label).alias("outcome"), *heavy)
 
     nothing = F.lit(None)
-    asked = columns(scores, times[0], F.col(score), nothing).withColumn("is_score", F.lit(True))
-    known = columns(outcomes, times[1], nothing, F.col(outcome)).withColumn("is_score", F.lit(False))
+    heavy = nothing if weight is None else F.col(quoted(weight))
+    asked = columns(scores, times[0], F.col(score), nothing, nothing).withColumn("is_score", F.lit(True))
+    known = columns(outcomes, times[1], nothing, F.col(outcome), heavy).withColumn("is_score", F.lit(False))
     both = asked.unionByName(known)
     p, y, is_score = F.col("score"), F.col("outcome"), F.col("is_score")
     checks = [(F.col(name).isNull(), name, f"{name} must be there") for name in ("key", "id", "time")]
     wrong_scores, (wrong_outcome, rule) = wrong_values(p, y, many)
     checks += [(is_score & wrong, "score", required) for wrong, required in wrong_scores]
     checks.append((~is_score & (y.isNull() | wrong_outcome), "outcome", rule))
+    if weight is not None:
+        checks.append((wrong_weight(F.col("weight")), "weight", WEIGHT_RULE))
     moment = F.unix_micros("time").alias("time")
     if ahead is not None:  # the time at which the micro-batch began: the same where it runs again
         checks.append((moment > F.unix_micros(F.current_timestamp()) + ahead, "time", AHEAD))
@@ -205,7 +219,8 @@ def _operations(
     if many is not None:
         both = both.withColumn("outcome", many.position(y))
     hashes = F.xxhash64("key").alias("key_hash"), F.xxhash64("key", "id").alias("event_hash")
-    return both.select("key", "id", moment, "score", "outcome", "reason", *hashes)
+    own = ["weight"] if weight is not None else []
+    return both.select("key", "id", moment, "score", "outcome", *own, "reason", *hashes)
 
 
 # ---- what is told of rows that are not served ---------------------------------------------------------------------
@@ -422,6 +437,8 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
         return
     columns = {name: batch[name] for name in ("key", "id", "time", "score", "key_hash", "event_hash")}
     columns["outcome"] = batch["outcome"].fill_null(float("nan"))
+    if "weight" in batch.column_names:
+        columns["weight"] = batch["weight"].fill_null(1.0)
     output, due = bucket.serve(pa.table(columns), now)
     moments = set((due // 1000).tolist())
     expire = bucket.rules.expire
