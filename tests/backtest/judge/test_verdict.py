@@ -250,7 +250,7 @@ def test_the_legend_and_the_sentence_are_printed():
 def test_a_method_that_ignores_the_score_is_never_recommended_for_its_calibration():
     rng = np.random.default_rng(4)
     scores = rng.beta(0.5, 0.5, 30_000)
-    outcomes = rng.random(30_000) < 0.1 + 0.8 * scores**2
+    outcomes = rng.random(30_000) < 0.1 + 0.8 * scores**3
     result = calibeat.backtest(scores, outcomes, methods="ops,f99")
     errors = dict(zip(result.table["method"].tolist(), result.table["ce"].tolist(), strict=True))
     assert errors["f99"] < errors["ops"]  # it has the least error, and is of no use
