@@ -33,6 +33,7 @@ TABLES = {
     "quality": "quality:quality",
     "late": "late:late",
     "sampled": "sampled:sampled",
+    "weights": "weights:cost",
     "bank": "bank:millions",
     "threads": "bank:threads",
     "strings": "bank:strings",
