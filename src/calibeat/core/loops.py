@@ -44,6 +44,8 @@ AHEAD = 6  # how many events before its turn a row is asked for; of K classes th
 MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs only a part
 
 PIECE = 65_536  # events that a host plays before it looks for signals: some ten milliseconds
+# Of the loop: outcomes have no weights; they are learnt by a call apart, or inside the loop.
+NO_WEIGHTS, APART, INSIDE = 0, 1, 2
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
 
 
@@ -188,51 +190,51 @@ def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, pl
     many, guarded = len(streams.slots) > 0, spec._replace(mixes=False)
     small = guarded._replace(receipt=0, guard=0)
     if many and is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
     elif many and spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
     elif many and spec.guard > 0:
-        event_loop(guarded, cells, streams, batch, late, place, end, True, False, False, False, False)
+        event_loop(guarded, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
     elif many:
-        event_loop(small, cells, streams, batch, late, place, end, True, False, False, False, False)
+        event_loop(small, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     elif spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     elif spec.guard > 0:
-        event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, False, False)
+        event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     elif spec.features == PLATT and spec.learner == ONS_STEP:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
-        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, False)
+        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     else:
-        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False, False)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
 
 
 @loop
 def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, no groups, and late outcomes."""
     if len(streams.slots) > 0:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False, NO_WEIGHTS)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
     elif spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
     elif spec.guard > 0:
         event_loop(
             spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False
         )
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
-        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, False)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
 
 
 @loop
 def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes and groups, on one row, and outcomes at once."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False, NO_WEIGHTS)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False, NO_WEIGHTS)
 
 
 @loop
@@ -241,9 +243,9 @@ def run_grouped_late(
 ) -> None:
     """Two classes and groups, on one row, and late outcomes."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False, False)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False, NO_WEIGHTS)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False, False)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False, NO_WEIGHTS)
 
 
 @loop
@@ -251,15 +253,15 @@ def run_weighted(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late:
     """Two classes, and outcomes with weights."""
     many, grouped, delayed = len(streams.slots) > 0, cells.columns > 0, late.begin >= 0
     if is_auto(spec) and not many and not grouped and not delayed:
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, True)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, INSIDE)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, True)
+        event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, APART)
 
 
 @loop
 def run_classes(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """K classes."""
-    many, weighted = len(streams.slots) > 0, len(batch.weights) > 0
+    many, weighted = len(streams.slots) > 0, APART if len(batch.weights) > 0 else NO_WEIGHTS
     if late.begin >= 0:
         event_loop(spec, cells, streams, batch, late, place, end, many, False, True, True, weighted)
     else:
@@ -279,7 +281,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
     grouped: bool,
     delayed: bool,
     classes: bool,
-    weighted: bool,
+    weighted: int,
 ) -> None:
     """The loop: for slots or one row (`many`), with groups or without, with late outcomes or not, K classes or two."""
     K, attributes = spec.classes if classes else 1, cells.attributes if grouped else 0
@@ -301,7 +303,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                         continue
                     row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
                 at = (j % room if ring else j) * width
-                receipt, outcome = batch.receipts[at : at + width], outcome_of(batch, j, weighted)
+                receipt, outcome = batch.receipts[at : at + width], outcome_of(batch, j, weighted != NO_WEIGHTS)
                 score, forecast = batch.scores[j * K : (j + 1) * K], batch.forecasts[j * K : (j + 1) * K]
                 now = row[stats + EVENTS] if stats > 0 else streams.t + (i - begin)
                 if classes:
@@ -315,7 +317,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                     weight = learn_late(
                         spec, cells, row, now, score[0], late.cells[j], outcome, words, receipt, grouped
                     )
-                    if weighted and len(batch.learnt) > 0:
+                    if weighted == APART and len(batch.learnt) > 0:
                         batch.learnt[j] = weight
             if i == events:  # one step behind the last event: only what arrives there is learnt
                 break
@@ -333,7 +335,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             at = (i % room if ring else i) * width
             receipt = batch.receipts[at : at + width]
         score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
-        outcome, now = outcome_of(batch, i, weighted), streams.t + (i - begin) + 1.0
+        outcome, now = outcome_of(batch, i, weighted != NO_WEIGHTS), streams.t + (i - begin) + 1.0
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
@@ -356,12 +358,12 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             elif outcome.y == outcome.y:
                 if grouped:
                     settle_found(spec, cells, row, now, asked, played.cell, outcome, words, receipt)
-                elif weighted:
-                    weight = settle_weighted(spec, row, now, asked, played.cell, outcome, receipt)
-                    if len(batch.learnt) > 0:
-                        batch.learnt[i] = weight
+                elif weighted == INSIDE:
+                    settle_weighted(spec, row, now, asked, played.cell, outcome, receipt)
                 else:
-                    settle(spec, row, now, asked, played.cell, outcome, receipt)
+                    weight = settle(spec, row, now, asked, played.cell, outcome, receipt)
+                    if weighted == APART and len(batch.learnt) > 0:
+                        batch.learnt[i] = weight
                 if stats > 0:
                     add_losses(row, stats, spec.odds, score[0], played.forecast, outcome)
         if delayed and slot < late.raw_below and row[N] == 0.0:
