@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput, Monitor, MultiBank
-from calibeat.core.stats import LAST
+from calibeat.core.stats import LAST, STATS
 from calibeat.hosts.bank import rows_out
 from calibeat.spark import bad_rows, calibrate, from_bank, to_bank
 from calibeat.spark import frame as partitions
@@ -93,7 +93,7 @@ def test_a_session_has_them_too_and_the_state_travels(spark: Any, tmp_path: Path
     back = to_bank(from_bank(bank, spark))
     rows_of_both = [b.rows(sorted(b)) for b in (back, bank)]
     for rows in rows_of_both:
-        rows[:, -6 + LAST] = 0.0
+        rows[:, -STATS + LAST] = 0.0
     assert np.array_equal(*rows_of_both)
 
 
