@@ -332,15 +332,16 @@ def update(spec: Spec, row: Vector, t: float, score: float, cell: int, outcome: 
 
 @kernel
 def is_auto(spec: Spec) -> bool:
-    """Whether the method is AUTO."""
-    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and spec.guard == 0
+    """Whether the method is AUTO, on a log that kept all."""
+    parts = spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE
+    return parts and spec.guard == 0 and spec.odds == 1.0
 
 
 @kernel
 def as_auto(spec: Spec) -> Spec:
     """The same spec with what makes it AUTO as constants, so that the compiler leaves out all else."""
     parts = spec._replace(features=BETA, d=3, learner=LANES, calibeater=SPLINE)
-    return parts._replace(mixes=True, draws=False, guard=0)
+    return parts._replace(mixes=True, draws=False, guard=0, odds=1.0)
 
 
 @kernel

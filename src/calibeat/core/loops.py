@@ -203,8 +203,8 @@ def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, pl
         event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     elif spec.guard > 0:
         event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
-    elif spec.features == PLATT and spec.learner == ONS_STEP:
-        ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
+    elif spec.features == PLATT and spec.learner == ONS_STEP and spec.odds == 1.0:
+        ops = small._replace(features=PLATT, d=2, learner=ONS_STEP, odds=1.0)
         event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
     else:
         event_loop(small, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)

@@ -294,7 +294,7 @@ def params_of_weights(method: Method, row: Any) -> dict[str, float]:
     found = {
         "scale": float(scale_of_weights(row)),
         "clipped": int(row[CLIPPED]),
-        "effective": float(row[TOTAL] * row[TOTAL] / row[SQUARES]),
+        "effective": float(row[TOTAL] * row[TOTAL] / row[SQUARES]) if row[SQUARES] > 0.0 else 0.0,
     }
     if method.mixes:
         at = method.spec.evidence
