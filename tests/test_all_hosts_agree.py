@@ -44,6 +44,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
+from calibeat.core.method import PRESETS
 from calibeat.hosts.receipts import Receipts
 
 ONE = "the only stream"  # the key of a host that has no keys
@@ -161,6 +162,13 @@ HISTOGRAM = Method(Histogram(bins=3), FTL(every=3, after=5))
 SLOW = Method(Platt(), FTL(every=50, after=8))
 WEIGHTS: dict[str, Any] = {"weights": True}
 ALL: dict[str, Any] = {"weights": True, "counts": True}
+THINNED = (0.9, 0.05)
+
+
+def of_thinned_log(name: str) -> Method:
+    """A preset on a log that kept these shares of ones and zeros."""
+    return replace(PRESETS[name], kept=THINNED)
+
 
 KINDS = {
     "Bank ops": bank("ops"),
@@ -210,6 +218,13 @@ KINDS = {
     "Calibrator groups, weights": stream("auto", groups=True, **ALL),
     "Calibrator groups, numbers, weights": stream("auto", groups=True, numbers=True, **WEIGHTS),
     "MultiCalibrator 3, weights": stream_of_classes(3, "multi", weights=True),
+    "Bank auto, kept, weights": bank(of_thinned_log("auto"), **ALL),
+    "Bank hops, kept": bank(of_thinned_log("hops")),
+    "Bank pooled, kept": bank(of_thinned_log("tops"), "pooled"),
+    "Bank watched, kept": Kind(*[watched(host, of_thinned_log("ops")) for host in (Bank, Calibrator)]),
+    "Calibrator gauto, kept": stream(of_thinned_log("gauto")),
+    "Calibrator groups, kept, weights": stream(of_thinned_log("auto"), groups=True, **ALL),
+    "Calibrator sliding, kept": stream(replace(SLIDING, kept=THINNED)),
 }
 
 

@@ -1058,7 +1058,7 @@ cdef class StreamRows:
             )
             played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
         (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.score, forecast.expert = score, k_core_kernel_in_truth(self.spec.odds, self.asked.expert)
+        forecast.score, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = event, <int64_t>row.data[N]
         forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
@@ -1182,13 +1182,14 @@ cdef class StreamRows:
         """
         cdef int64_t learnt = <int64_t>self.row_of(slot).data[N], at = learnt - self.past_dropped
         cdef F64 x1 = self.past_x1
+        cdef double score = k_core_weights_in_log(self.spec.odds, forecast.score)
         if learnt + 1 >= self.past_until or (<object>self).refitter.past is not self.kept_past:
             return False
         if at < self.past_y.n:
             if x1.n > 0:
                 x1 = F64_part(x1, at, at + 1)
             k_core_features_features_of_all(
-                self.spec.features, self.spec.clip, F64(&forecast.score, 1), F64_part(self.past_x0, at, at + 1), x1
+                self.spec.features, self.spec.clip, F64(&score, 1), F64_part(self.past_x0, at, at + 1), x1
             )
             self.past_y.data[at] = y
         return True

@@ -270,7 +270,7 @@ def frozen_map(method: Method, row: list[float]) -> Export:
 
 
 def _in_odds(p: str, odds: float) -> Expression:
-    """A probability in odds that are so many times larger, as `kernel.in_log` has it."""
+    """A probability in odds that are so many times larger, as `core.weights.in_log` has it."""
     return ("/", ("*", p, odds), ("+", ("*", p, odds), ("-", 1.0, p)))
 
 

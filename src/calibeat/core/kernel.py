@@ -62,7 +62,19 @@ from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean
 from .spline import spline, spline_exponents, spline_logarithms, spline_step, splines_are_late, temper_splines
 from .subset import blank, entry, kernel, loop
-from .weights import Lesson, Outcome, is_nothing, is_plain, note_event, one_event, pace, scale_of_weights, spread
+from .weights import (
+    Lesson,
+    Outcome,
+    in_log,
+    in_truth,
+    is_nothing,
+    is_plain,
+    note_event,
+    one_event,
+    pace,
+    scale_of_weights,
+    spread,
+)
 
 
 class Asked(NamedTuple):
@@ -96,18 +108,6 @@ def expert(spec: Spec, row: Vector, score: float, x0: float, x1: float, x2: floa
     aioli = spec.learner == AIOLI_STEP
     z = aioli_logit(row, spec.d, x0, x1, x2) if aioli else theta_dot(row, spec.d, x0, x1, x2)
     return Asked(x0, x1, x2, sigmoid(z), z)
-
-
-@kernel
-def in_log(odds: float, p: float) -> float:
-    """A probability in the odds of the log, which are so many times larger; 0 and 1 stay."""
-    return p * odds / (p * odds + (1.0 - p)) if odds != 1.0 else p
-
-
-@kernel
-def in_truth(odds: float, p: float) -> float:
-    """The inverse of `in_log`."""
-    return p / (p + (1.0 - p) * odds) if odds != 1.0 else p
 
 
 @kernel

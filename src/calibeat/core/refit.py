@@ -23,6 +23,7 @@ from .learners import REFIT
 from .limits import ROUNDED, Block, Limit
 from .parts import Features, Formula, Learner
 from .subset import entry, kernel
+from .weights import in_log
 
 if TYPE_CHECKING:
     from .loops import Batch, Late
@@ -371,7 +372,8 @@ class Refitter:
             x1 = _grown(x1, filled, size) if self._wide else x1
             known = _grown(known, filled, size) if len(weights) or len(known) else known
         new = slice(filled, filled + more)
-        features_of_all(self._spec.features, self._spec.clip, scores[:more], x0[new], x1[new])
+        seen = in_log(self._spec.odds, scores[:more])  # type: ignore[arg-type]  # of arrays too
+        features_of_all(self._spec.features, self._spec.clip, seen, x0[new], x1[new])
         y[new] = outcomes[:more]
         if len(known):
             known[new] = weights[:more] if len(weights) else 1.0

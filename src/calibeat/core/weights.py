@@ -62,6 +62,18 @@ class Lesson(NamedTuple):
 
 
 @kernel
+def in_log(odds: float, p: float) -> float:
+    """A probability in the odds of the log, which are so many times larger; 0 and 1 stay."""
+    return p * odds / (p * odds + (1.0 - p)) if odds != 1.0 else p
+
+
+@kernel
+def in_truth(odds: float, p: float) -> float:
+    """The inverse of `in_log`."""
+    return p / (p + (1.0 - p) * odds) if odds != 1.0 else p
+
+
+@kernel
 def one_event(y: float) -> Lesson:
     """An outcome of one event, in a stream that never had another weight."""
     return Lesson(y, 1.0, 1.0, 1.0, False, True)

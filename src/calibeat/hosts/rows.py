@@ -44,7 +44,7 @@ from calibeat._util.check import shown
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
-from calibeat.core.kernel import ask, in_truth
+from calibeat.core.kernel import ask
 from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
@@ -54,7 +54,7 @@ from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losse
 from calibeat.core.subset import kernel, loop
 from calibeat.core.vector import predict as predict_classes
 from calibeat.core.vector import update as update_label
-from calibeat.core.weights import Outcome
+from calibeat.core.weights import Outcome, in_truth
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.late import Schedule, in_order
 
