@@ -372,7 +372,7 @@ class Refitter:
             x1 = _grown(x1, filled, size) if self._wide else x1
             known = _grown(known, filled, size) if len(weights) or len(known) else known
         new = slice(filled, filled + more)
-        seen = in_log(self._spec.odds, scores[:more])  # type: ignore[arg-type]  # of arrays too
+        seen: Any = in_log(self._spec.odds, scores[:more])  # type: ignore[arg-type]  # it takes arrays too
         features_of_all(self._spec.features, self._spec.clip, seen, x0[new], x1[new])
         y[new] = outcomes[:more]
         if len(known):
