@@ -48,7 +48,6 @@ EXHAUSTIVE = (
     "core/test_compiled.py::test_every_method_on_longer_and_on_other_streams",
     "reproduction",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
-    "test_all_hosts_agree.py::test_many_more_random_sequences",
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (

@@ -815,14 +815,10 @@ def sequences(name: str, count: int, folder: Path, extra: Iterable[Verb] = (), f
 
 @pytest.mark.parametrize("name", KINDS)
 def test_random_sequences(name: str, tmp_path: Path) -> None:
+    """Some ten thousand in all; CALIBEAT_SEQUENCES=5000 tries many more by hand."""
     sequences(name, int(os.environ.get("CALIBEAT_SEQUENCES", "200")), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["Bank ops", "MultiBank ots", "Calibrator watched", "MultiCalibrator 3"])
 def test_forks_among_the_verbs(name: str, tmp_path: Path) -> None:
     sequences(name, 4, tmp_path, [fork] * 4)
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_many_more_random_sequences(name: str, tmp_path: Path) -> None:
-    sequences(name, 5000, tmp_path, first=10**6)
