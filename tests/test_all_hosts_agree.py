@@ -808,8 +808,8 @@ def check_all(world: World) -> None:
     look(world, host)
 
 
-def sequences(name: str, count: int, folder: Path, extra: Iterable[Verb] = (), first: int = 0) -> None:
-    for seed in range(first, first + count):
+def sequences(name: str, count: int, folder: Path, extra: Iterable[Verb] = ()) -> None:
+    for seed in range(count):
         check_sequence(name, seed, folder, extra)
 
 

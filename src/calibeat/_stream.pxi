@@ -1544,15 +1544,20 @@ cdef void settle_any(
     Spec* spec, F64 row, double t, Asked* asked, Index cell, Outcome outcome, F64 receipt, bint small
 ) noexcept nogil:
     cdef Spec less = spec[0]
-    if small:
+    if not k_core_weights_is_plain(row, outcome):
+        k_core_kernel_settle_apart(spec[0], row, t, asked[0], cell, outcome, receipt)
+    elif small:
         less.receipt, less.mixes, less.guard = 0, False, 0
-        k_core_kernel_settle(less, row, t, asked[0], cell, outcome, receipt)
+        k_core_kernel_settle_plain(less, row, t, asked[0], cell, outcome.y, receipt)
     else:
-        k_core_kernel_settle(spec[0], row, t, asked[0], cell, outcome, receipt)
+        k_core_kernel_settle_plain(spec[0], row, t, asked[0], cell, outcome.y, receipt)
 
 
 cdef void settle_auto(Spec* spec, F64 row, double t, Asked* asked, Outcome outcome, F64 receipt) noexcept nogil:
-    k_core_kernel_settle(k_core_kernel_as_auto(spec[0]), row, t, asked[0], 0, outcome, receipt)
+    if k_core_weights_is_plain(row, outcome):
+        k_core_kernel_settle_plain(k_core_kernel_as_auto(spec[0]), row, t, asked[0], 0, outcome.y, receipt)
+    else:  # which would copy the spec of the line above
+        k_core_kernel_settle_apart(spec[0], row, t, asked[0], 0, outcome, receipt)
 
 
 cdef void learn_late(
