@@ -175,7 +175,7 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector) -> float:
     """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is
     the number of forecasts made so far -> its weight, as it was clipped."""
-    if is_plain(row, outcome):
+    if spec.draws or is_plain(row, outcome):  # hosts refuse weights where forecasts are drawn
         return settle_plain(spec, row, t, asked, cell, outcome.y, receipt)
     return settle_apart(spec, row, t, asked, cell, outcome, receipt)
 

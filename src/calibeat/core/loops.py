@@ -187,8 +187,8 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
 @loop
 def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, no groups, and outcomes at once."""
-    many, guarded = len(streams.slots) > 0, spec._replace(mixes=False)
-    small = guarded._replace(receipt=0, guard=0)
+    many, guarded = len(streams.slots) > 0, spec._replace(mixes=False, draws=True)
+    small = spec._replace(mixes=False, receipt=0, guard=0)
     if many and is_auto(spec):
         event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
     elif many and spec.mixes:
@@ -220,9 +220,8 @@ def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Lat
     elif spec.mixes:
         event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
     elif spec.guard > 0:
-        event_loop(
-            spec._replace(mixes=False), cells, streams, batch, late, place, end, False, False, True, False, False
-        )
+        guarded = spec._replace(mixes=False, draws=True)
+        event_loop(guarded, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
         event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
