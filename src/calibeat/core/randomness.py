@@ -72,7 +72,7 @@ def signed(word: int) -> int:
 def stream_key(seed: int, stream: int | str) -> int:
     """64 bits that no other (seed, stream) is likely to share.
 
-    It is no signature: whoever wants to find two streams with the same key, can.
+    It is no signature: an attacker can find two streams with the same key.
     """
     if isinstance(stream, str):
         text = stream.encode(errors="surrogatepass")
