@@ -27,7 +27,8 @@ class EventWords:
 
 class Forecast(float):
     probability: float
-    score: float
+    score: Any  # a float; of several models a tuple of them, None where one is missing
+    heard: float
     expert: float
     bin: int
     cell: int
@@ -41,7 +42,7 @@ class Forecast(float):
     def __init__(
         self,
         probability: float,
-        score: float,
+        score: float | tuple[float | None, ...],
         expert: float,
         bin: int,
         cell: int,

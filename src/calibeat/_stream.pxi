@@ -34,7 +34,7 @@ cdef class Forecast(float):
     Attributes
     ----------
     probability : the forecast as a plain float; ``float(forecast)`` is the same.
-    score : the score it was made from.
+    score : the score it was made from; of several models a tuple of theirs, None where one is missing.
     expert : the scaled probability before calibeating.
     bin : the expert's bin, counted from 0.
     candidates : the points that could have been said and their probabilities; more than one only when hedging.
@@ -67,7 +67,7 @@ cdef class Forecast(float):
     ignored.
     """
 
-    cdef readonly double score
+    cdef readonly double heard  # the score; of several models the forecast, which monitors take for it
     cdef readonly double expert
     cdef readonly Index bin
     cdef readonly Index cell
@@ -82,18 +82,20 @@ cdef class Forecast(float):
     cdef bint hedges
     cdef double low, high, weight_low, weight_high
     cdef double[MOST_RECEIPT] receipt
+    cdef bytes wide  # of several models: the numbers of the receipt, which has no room for them; else None
     cdef bytes groups  # the words, 8 bytes each; None where there are none
 
     def __init__(
-        self, double probability, double score, double expert, Index bin, Index cell, Index event, Index seen,
+        self, double probability, score, double expert, Index bin, Index cell, Index event, Index seen,
         str issuer not None, lanes=(), hedge=(), words=(),
     ):
         cdef Index i
         if self.is_made or self.origin is not None:  # a stream believes what its own forecasts say
             raise TypeError("a forecast cannot be made again, make another one")
         name, generation = _signature_of(issuer)
-        if len(lanes) > MOST_RECEIPT:
-            raise InvalidInput(f"forecast lanes must be at most {MOST_RECEIPT} numbers, got {len(lanes)}")
+        if len(lanes) > MOST_RECEIPT and not _is_of_several(len(lanes)):
+            wanted = f"those of several models, or at most {MOST_RECEIPT} numbers"
+            raise InvalidInput(f"forecast lanes must be {wanted}, got {len(lanes)}")
         if len(hedge) not in (0, 2):
             raise InvalidInput(f"forecast hedge must be two pairs or nothing, got {len(hedge)}")
         if len(words) > MOST_ATTRIBUTES:
@@ -104,11 +106,15 @@ cdef class Forecast(float):
         if len(words) > 0:
             self.groups = struct.pack(f"={len(words)}Q", *words)
         (<PyFloatObject*>self).ob_fval = probability
-        self.score, self.expert, self.bin, self.cell = score, expert, bin, cell
+        self.heard = probability if isinstance(score, tuple) else score
+        self.expert, self.bin, self.cell = expert, bin, cell
         self.event, self.seen, self.width, self.hedges = event, seen, len(lanes), len(hedge) > 0
         self.name, self.generation, self.is_made = name, generation, True
-        for i in range(self.width):
-            self.receipt[i] = lanes[i]
+        if self.width > MOST_RECEIPT:
+            self.wide = struct.pack(f"={self.width}d", *lanes)
+        else:
+            for i in range(self.width):
+                self.receipt[i] = lanes[i]
         if self.hedges:
             (self.low, self.weight_low), (self.high, self.weight_high) = hedge
 
@@ -123,10 +129,20 @@ cdef class Forecast(float):
         return PyFloat_AS_DOUBLE(self)
 
     @property
+    def score(self):
+        """The score it was made from; of several models a tuple, None where one is missing."""
+        return self.heard if self.wide is None else tuple([
+            None if score < 0.0 else score for score in self.lanes[SEVERAL_OWN + RECEIPT_SCORE :: RECEIPT_NUMBERS]
+        ])
+
+    @property
     def lanes(self):
         """What each part of a mixture said."""
         cdef Index i
+        if self.wide is not None:
+            return struct.unpack(f"={self.width}d", self.wide)
         return tuple([self.receipt[i] for i in range(self.width)])
+
 
     @property
     def words(self):
@@ -209,7 +225,8 @@ cdef class Forecast(float):
         needed = (*_FIELDS, "candidates", "seal")
         if missing := [name for name in needed if name not in data]:
             raise InvalidInput(f"forecast must have {', '.join(needed)}, got none for {missing[0]!r} - in {data!r:.80}")
-        numbers = [check_number(f"forecast {name}", data[name]) for name in ("probability", "score", "expert")]
+        probability, expert = [check_number(f"forecast {name}", data[name]) for name in ("probability", "expert")]
+        score = _score_in(data["score"])
         places = [check_whole(f"forecast {name}", data[name], 0, 2**63 - 1) for name in ("bin", "cell", "event", "seen")]
         if not isinstance(data["issuer"], str):
             raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
@@ -217,7 +234,9 @@ cdef class Forecast(float):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
         lanes = tuple([check_number("forecast lane", number) for number in data["lanes"]])
         words, seal = _words(data.get("words", ())), _seal_in(data["seal"])
-        made = Forecast(*numbers, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
+        made = Forecast(probability, score, expert, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
+        if type(score) is tuple and made.score != score:
+            raise InvalidInput(f"forecast score must be that of its lanes, {made.score}, got {data['score']!r:.60}")
         (<Forecast>made).seal = seal
         return made
 
@@ -255,7 +274,7 @@ cdef class Forecast(float):
         """All but the seal."""
         head = _HEAD.pack(
             RECEIPT_FORMAT, 2 * self.hedges, self.width + 256 * len(self.words), self.generation, self.bin, self.cell,
-            self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.score, self.expert,
+            self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.heard, self.expert,
             self.low, self.weight_low, self.high, self.weight_high,
         )
         return head + struct.pack(f"<{self.width}d{len(self.words)}Q", *self.lanes, *self.words)
@@ -365,6 +384,18 @@ def _words(given):
         if type(word) is not str or not _is_hexadecimal(word, 16):
             raise InvalidInput(f"forecast words must be 16 hexadecimal digits each, got {word!r:.60}")
     return tuple([int(word, 16) for word in given])
+
+
+def _score_in(given):
+    """The score of a receipt from outside; of several models a list, whose numbers are among its lanes."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return check_number("forecast score", given)
+    return tuple([None if score is None else check_number("forecast score", score) for score in given])
+
+
+cdef bint _is_of_several(Index width):
+    """Whether a receipt of several models has so many numbers."""
+    return width <= MOST_SEVERAL and width > SEVERAL_OWN + RECEIPT_NUMBERS and (width - SEVERAL_OWN) % RECEIPT_NUMBERS == 0
 
 
 def _pairs(candidates):
@@ -610,7 +641,7 @@ cdef class MultiForecast:
         cdef MultiForecast made = MultiForecast.__new__(MultiForecast)
         cdef double p = PyFloat_AS_DOUBLE(forecast)
         made.probabilities = _fixed([1.0 - p, p])
-        made.score = _fixed([1.0 - forecast.score, forecast.score])
+        made.score = _fixed([1.0 - forecast.heard, forecast.heard])
         made.lanes, made.label = _fixed([]), labels[1 if p > 1.0 - p else 0]
         made.event, made.seen, made.binary = forecast.event, forecast.seen, forecast
         made.name, made.generation = forecast.name, forecast.generation
@@ -719,6 +750,7 @@ cdef class StreamRows:
     cdef readonly tuple labels  # of K classes, in the order of their columns; None of two that are 0 and 1
     cdef dict columns
     cdef Index K  # numbers of a score
+    cdef Index models  # how many scores an event has; 0: one
     cdef bint logits, is_pair
     cdef F64 remembered, work
     cdef object kept_past  # of a method that fits its past again: it keeps the memory of these columns
@@ -731,11 +763,15 @@ cdef class StreamRows:
 
     def _serve(self, spec, Index width, Index stride, bint counts_losses, bint refits, lock):
         self.spec = Spec_of(spec)
-        if self.spec.classes == 0 and self.spec.receipt > MOST_RECEIPT:  # there would be no room for it
+        self.models = self.spec.models
+        if self.spec.classes == 0 and self.spec.receipt > (MOST_SEVERAL if self.models else MOST_RECEIPT):  # there would be no room for it
             raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
         self.width, self.stride, self.counts_losses, self.lock = width, stride, counts_losses, lock
         self.scratch, self.small, self.K = F64(&self.receipt[0], self.spec.receipt), self.spec.receipt == 0, 1
         self.is_auto = k_core_kernel_is_auto(self.spec)
+        if self.models > 0:
+            self.K, self.kept_receipt, self.kept_work = self.models, numpy.zeros(self.spec.receipt), numpy.zeros(SEVERAL_ROOM)
+            self.scratch, self.work = F64_of(self.kept_receipt, "receipt"), F64_of(self.kept_work, "work")
         if refits:
             self.unusual |= REFITS
 
@@ -905,10 +941,25 @@ cdef class StreamRows:
         return <int64_t*>PyBytes_AS_STRING(words)
 
     def _read(self, scores):
-        """The K scores of an event as a new array, normalised."""
+        """The K scores of an event as a new array, normalised; of several models with NaN where one is missing."""
         cdef object score
         cdef F64 out
-        cdef Index k
+        cdef Index k, given = 0
+        if self.models > 0:
+            if type(scores) is not list or len(<list>scores) != self.K:
+                return self._check_score(scores)
+            score = numpy.empty(self.K)
+            out = F64_of(score, "scores")
+            for k in range(self.K):
+                out.data[k] = NAN
+                if (<list>scores)[k] is not None:
+                    if not PyFloat_CheckExact((<list>scores)[k]):
+                        return self._check_score(scores)
+                    out.data[k] = PyFloat_AS_DOUBLE((<list>scores)[k])
+                given += 0.0 <= out.data[k] <= 1.0
+                if out.data[k] < 0.0 or out.data[k] > 1.0:
+                    given = -self.K
+            return score if given > 0 else self._check_score(scores)  # it says what is wrong
         if type(scores) is list and len(<list>scores) == self.K:
             score = numpy.empty(self.K)
             out = F64_of(score, "scores")
@@ -936,7 +987,10 @@ cdef class StreamRows:
         cdef object pending = None
         cdef int64_t events = <int64_t>self.stats_of(stream._slot)[EVENTS] + 1
         if self.watch is not None:
-            pending = self.watch.forecast, (stream._slot, events, score[1] if self.is_pair else score)
+            heard = score[1] if self.is_pair else score
+            if self.models > 0:
+                heard = self.peeked_models(stream, F64_of(score, "score"))
+            pending = self.watch.forecast, (stream._slot, events, heard)
         forecast = self.forecast_of(stream, score, self.checked_words(words))
         if pending is not None:
             self._pending = pending
@@ -1037,6 +1091,8 @@ cdef class StreamRows:
             return self.forecast(stream, score, words)
         if self.is_pair:
             return MultiForecast._of_binary(self.forecast(stream, score[1], NULL), self.labels)
+        if self.models > 0:
+            return self.forecast_models(stream, F64_of(score, "score"))
         return self.forecast_classes(stream, score)
 
     @cython.final
@@ -1058,12 +1114,32 @@ cdef class StreamRows:
             )
             played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
         (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.score, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
+        forecast.heard, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = event, <int64_t>row.data[N]
         forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
         forecast.origin = self.origin
         memcpy(forecast.receipt, self.receipt, self.scratch.n * sizeof(double))
+        self.count_forecast(stream, event)
+        return forecast
+
+    @cython.final
+    cdef Forecast forecast_models(self, Stream stream, F64 scores):
+        cdef Forecast forecast = Forecast.__new__(Forecast)
+        cdef F64 row = self.row_of(stream._slot)
+        cdef int64_t event = <int64_t>self.stats_of(stream._slot)[EVENTS]
+        if stream._ledger.known != event:
+            stream._ledger.close_until(event)
+        forecast.wide = PyBytes_FromStringAndSize(NULL, self.scratch.n * sizeof(double))
+        self.latest = -1
+        k_core_several_put_scores(self.models, scores, self.scratch)
+        (<PyFloatObject*>forecast).ob_fval = forecast.heard = k_core_several_ask(self.models, row, self.scratch, self.work)
+        memcpy(PyBytes_AS_STRING(forecast.wide), self.scratch.data, self.scratch.n * sizeof(double))
+        forecast.expert = self.scratch.data[SEVERAL_MIXED]
+        forecast.bin = forecast.cell = k_core_calibeating_bin_of(forecast.expert, self.spec.bins)
+        forecast.event, forecast.seen = event, <int64_t>row.data[N]
+        forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
+        forecast.origin = self.origin
         self.count_forecast(stream, event)
         return forecast
 
@@ -1124,6 +1200,8 @@ cdef class StreamRows:
         cdef F64 out
         if self.K == 1:
             return self.peeked(stream, score, self.checked_words(words))
+        if self.models > 0:
+            return self.peeked_models(stream, F64_of(score, "score"))
         probabilities = numpy.empty(self.K)
         out = F64_of(probabilities, "probabilities")
         if self.is_pair:
@@ -1135,6 +1213,12 @@ cdef class StreamRows:
                 self.spec.vector, self.K, self.row_of(stream._slot), F64_of(score, "score"), self.remembered, self.work, out
             )
         return probabilities
+
+    @cython.final
+    cdef double peeked_models(self, Stream stream, F64 scores) noexcept:
+        self.latest = -1
+        k_core_several_put_scores(self.models, scores, self.scratch)
+        return k_core_several_ask(self.models, self.row_of(stream._slot), self.scratch, self.work)
 
     @cython.final
     cdef double peeked(self, Stream stream, double score, int64_t* words) noexcept:
@@ -1162,8 +1246,8 @@ cdef class StreamRows:
         cdef Ledger ledger = stream._ledger
         cdef Forecast forecast
         cdef bint is_weighted = outcome.weight != 1.0 or outcome.trials != 1.0
-        if self.K == 1 or self.is_pair:
-            forecast = given if self.K == 1 else (<MultiForecast?>given).binary
+        if self.labels is None or self.is_pair:
+            forecast = (<MultiForecast?>given).binary if self.is_pair else given
             ledger.reserve(forecast.event, is_weighted)
             self.move(stream._slot, forecast, outcome)
             ledger.note(forecast.event, outcome.y, outcome.weight, outcome.trials)
@@ -1182,7 +1266,7 @@ cdef class StreamRows:
         """
         cdef int64_t learnt = <int64_t>self.row_of(slot).data[N], at = learnt - self.past_dropped
         cdef F64 x1 = self.past_x1
-        cdef double score = k_core_weights_in_log(self.spec.odds, forecast.score)
+        cdef double score = k_core_weights_in_log(self.spec.odds, forecast.heard)
         if learnt + 1 >= self.past_until or (<object>self).refitter.past is not self.kept_past:
             return False
         if at < self.past_y.n:
@@ -1201,10 +1285,12 @@ cdef class StreamRows:
         cdef F64 row = self.row_of(slot)
         cdef double t = self.stats_of(slot)[EVENTS]
         if self.pool.learns:
-            teach_pool(&self.spec, &self.pool, F64(&forecast.score, 1), outcome)
-        if self.maker is not None:
+            teach_pool(&self.spec, &self.pool, F64(&forecast.heard, 1), outcome)
+        if self.models > 0:
+            self.move_models(row, t, forecast, outcome.y)
+        elif self.maker is not None:
             learn_grouped(
-                &self.spec, &self.cells, row, t, forecast.score, forecast.cell, outcome,
+                &self.spec, &self.cells, row, t, forecast.heard, forecast.cell, outcome,
                 I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
                 F64(&forecast.receipt[0], forecast.width),
             )
@@ -1216,13 +1302,24 @@ cdef class StreamRows:
         else:
             memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
             learn_late(
-                &self.spec, row, t, forecast.score, forecast.cell, outcome, F64(&receipt[0], self.spec.receipt), self.small
+                &self.spec, row, t, forecast.heard, forecast.cell, outcome, F64(&receipt[0], self.spec.receipt), self.small
             )
         if self.counts_losses:
             row.n = self.stride
             k_core_stats_add_losses(
-                row, self.width, self.spec.odds, forecast.score, PyFloat_AS_DOUBLE(forecast), outcome
+                row, self.width, self.spec.odds, forecast.heard, PyFloat_AS_DOUBLE(forecast), outcome
             )
+
+    @cython.final
+    cdef void move_models(self, F64 row, double t, Forecast forecast, double y) noexcept:
+        """Of several models. A receipt of fewer, before one more was added, has none of its scores."""
+        cdef double[MOST_SEVERAL] receipt
+        cdef bint is_fresh = self.is_latest(0, forecast.event, forecast.seen, forecast.origin)
+        cdef Index at
+        memcpy(receipt, PyBytes_AS_STRING(forecast.wide), forecast.width * sizeof(double))
+        for at in range(forecast.width, self.spec.receipt):
+            receipt[at] = -1.0 if (at - SEVERAL_OWN) % RECEIPT_NUMBERS == RECEIPT_SCORE else 0.0
+        k_core_several_settle(self.models, row, t, y, F64(&receipt[0], self.spec.receipt), self.work, is_fresh)
 
     @cython.final
     cdef inline bint is_latest(self, Index slot, int64_t event, int64_t seen, origin) noexcept:

@@ -67,3 +67,4 @@ class Spec(NamedTuple):
     horizon: int = 0  # where the horizon lane begins in the row; 0: there is none
     classes: int = 0  # K; 0: two classes, and a score is one number
     vector: int = 0  # of K classes: which method (`vector.CODES`)
+    models: int = 0  # how many scores an event has, one of each model (`several`); 0: one

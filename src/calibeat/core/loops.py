@@ -31,6 +31,9 @@ from .groups import (
 from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, play, settle, settle_weighted
 from .layout import N, Spec
 from .learners import ONS_STEP
+from .several import ROOM, put_scores
+from .several import ask as ask_models
+from .several import settle as settle_models
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, loop, prefetch, scratch
 from .vector import ask as ask_classes
@@ -46,6 +49,7 @@ MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs on
 PIECE = 65_536  # events that a host plays before it looks for signals: some ten milliseconds
 # Of the loop: outcomes have no weights; they are learnt by a call apart, or inside the loop.
 NO_WEIGHTS, APART, INSIDE = 0, 1, 2
+TWO, MANY, MODELS = 0, 1, 2  # of the loop: two classes, K classes, or two classes and the scores of several models
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
 
 
@@ -75,7 +79,8 @@ class Batch(NamedTuple):
     """The events, the draws that they may need, and where their forecasts and their late receipts go.
 
     For K classes scores and forecasts have K numbers an event, one event behind the other, an outcome is the column of
-    the label, and `work` is scratch (`vector.scratch`), which no other thread may use. With groups `words` has those of
+    the label, and `work` is scratch (`vector.scratch`), which no other thread may use. Of several models scores have a
+    number for each, NaN where it is missing, and `work` is scratch too. With groups `words` has those of
     the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none
     where all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it
     has room.
@@ -138,6 +143,8 @@ def call_of(
     """
     if spec.classes:
         play = run_classes
+    elif spec.models:
+        play = run_models
     elif len(batch.weights) or len(batch.trials):
         play = run_weighted
     elif cells.columns:
@@ -190,50 +197,50 @@ def run(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, pl
     many, guarded = len(streams.slots) > 0, spec._replace(mixes=False, draws=True)
     small = spec._replace(mixes=False, receipt=0, guard=0)
     if many and is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, True, False, False, TWO, NO_WEIGHTS)
     elif many and spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, False, TWO, NO_WEIGHTS)
     elif many and spec.guard > 0:
-        event_loop(guarded, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
+        event_loop(guarded, cells, streams, batch, late, place, end, True, False, False, TWO, NO_WEIGHTS)
     elif many:
-        event_loop(small, cells, streams, batch, late, place, end, True, False, False, False, NO_WEIGHTS)
+        event_loop(small, cells, streams, batch, late, place, end, True, False, False, TWO, NO_WEIGHTS)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, TWO, NO_WEIGHTS)
     elif spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, TWO, NO_WEIGHTS)
     elif spec.guard > 0:
-        event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
+        event_loop(guarded, cells, streams, batch, late, place, end, False, False, False, TWO, NO_WEIGHTS)
     elif spec.features == PLATT and spec.learner == ONS_STEP and spec.odds == 1.0:
         ops = small._replace(features=PLATT, d=2, learner=ONS_STEP, odds=1.0)
-        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
+        event_loop(ops, cells, streams, batch, late, place, end, False, False, False, TWO, NO_WEIGHTS)
     else:
-        event_loop(small, cells, streams, batch, late, place, end, False, False, False, False, NO_WEIGHTS)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, False, TWO, NO_WEIGHTS)
 
 
 @loop
 def run_late(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes, no groups, and late outcomes."""
     if len(streams.slots) > 0:
-        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, True, False, True, TWO, NO_WEIGHTS)
     elif is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, True, TWO, NO_WEIGHTS)
     elif spec.mixes:
-        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, TWO, NO_WEIGHTS)
     elif spec.guard > 0:
         guarded = spec._replace(mixes=False, draws=True)
-        event_loop(guarded, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
+        event_loop(guarded, cells, streams, batch, late, place, end, False, False, True, TWO, NO_WEIGHTS)
     else:
         small = spec._replace(receipt=0, mixes=False, guard=0)
-        event_loop(small, cells, streams, batch, late, place, end, False, False, True, False, NO_WEIGHTS)
+        event_loop(small, cells, streams, batch, late, place, end, False, False, True, TWO, NO_WEIGHTS)
 
 
 @loop
 def run_grouped(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
     """Two classes and groups, on one row, and outcomes at once."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, False, NO_WEIGHTS)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, False, TWO, NO_WEIGHTS)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, False, TWO, NO_WEIGHTS)
 
 
 @loop
@@ -242,9 +249,9 @@ def run_grouped_late(
 ) -> None:
     """Two classes and groups, on one row, and late outcomes."""
     if is_auto(spec):
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, False, NO_WEIGHTS)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, True, True, TWO, NO_WEIGHTS)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, False, NO_WEIGHTS)
+        event_loop(spec, cells, streams, batch, late, place, end, False, True, True, TWO, NO_WEIGHTS)
 
 
 @loop
@@ -252,9 +259,9 @@ def run_weighted(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late:
     """Two classes, and outcomes with weights."""
     many, grouped, delayed = len(streams.slots) > 0, cells.columns > 0, late.begin >= 0
     if is_auto(spec) and not many and not grouped and not delayed:
-        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, False, INSIDE)
+        event_loop(as_auto(spec), cells, streams, batch, late, place, end, False, False, False, TWO, INSIDE)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, False, APART)
+        event_loop(spec, cells, streams, batch, late, place, end, many, grouped, delayed, TWO, APART)
 
 
 @loop
@@ -262,9 +269,18 @@ def run_classes(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: 
     """K classes."""
     many, weighted = len(streams.slots) > 0, APART if len(batch.weights) > 0 else NO_WEIGHTS
     if late.begin >= 0:
-        event_loop(spec, cells, streams, batch, late, place, end, many, False, True, True, weighted)
+        event_loop(spec, cells, streams, batch, late, place, end, many, False, True, MANY, weighted)
     else:
-        event_loop(spec, cells, streams, batch, late, place, end, many, False, False, True, weighted)
+        event_loop(spec, cells, streams, batch, late, place, end, many, False, False, MANY, weighted)
+
+
+@loop
+def run_models(spec: Spec, cells: Cells, streams: Streams, batch: Batch, late: Late, place: Ints, end: int) -> None:
+    """Two classes and the scores of several models, on one row."""
+    if late.begin >= 0:
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, True, MODELS, NO_WEIGHTS)
+    else:
+        event_loop(spec, cells, streams, batch, late, place, end, False, False, False, MODELS, NO_WEIGHTS)
 
 
 @kernel
@@ -279,17 +295,20 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
     many: bool,
     grouped: bool,
     delayed: bool,
-    classes: bool,
+    kind: int,
     weighted: int,
 ) -> None:
-    """The loop: for slots or one row (`many`), with groups or without, with late outcomes or not, K classes or two."""
-    K, attributes = spec.classes if classes else 1, cells.attributes if grouped else 0
+    """The loop: for slots or one row (`many`), with groups or without, with late outcomes or not, of each kind."""
+    classes, K, attributes = kind == MANY, spec.classes if kind == MANY else 1, cells.attributes if grouped else 0
+    scores = spec.models if kind == MODELS else K  # of an event
     width = cells.receipt + GROUPED_RECEIPT_WIDTH if grouped else spec.receipt
     events, stats = len(batch.outcomes), streams.stats if many else 0
     room = len(batch.receipts) // width if delayed and width > 0 else events
     ring = room < events
     unseen = scratch(MOST_GROUPED_RECEIPT)  # the compiler knows that nothing else can see it
     receipt, row, slot = unseen[0:MOST_GROUPED_RECEIPT], streams.rows, 0
+    if kind == MODELS:
+        receipt = batch.work[ROOM : ROOM + width]
     begin, arrived = late.begin if delayed else 0, place[ARRIVED]
     for i in range(place[EVENT], end):
         if delayed:
@@ -303,12 +322,14 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                     row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
                 at = (j % room if ring else j) * width
                 receipt, outcome = batch.receipts[at : at + width], outcome_of(batch, j, weighted != NO_WEIGHTS)
-                score, forecast = batch.scores[j * K : (j + 1) * K], batch.forecasts[j * K : (j + 1) * K]
+                score, forecast = batch.scores[j * scores : (j + 1) * scores], batch.forecasts[j * K : (j + 1) * K]
                 now = row[stats + EVENTS] if stats > 0 else streams.t + (i - begin)
                 if classes:
                     update_label(spec.vector, K, row, now, outcome, receipt, batch.work, forecast)
                     if stats > 0:
                         add_class_losses(row, stats, score, forecast, outcome)
+                elif kind == MODELS:
+                    settle_models(scores, row, now, outcome.y, receipt, batch.work, False)
                 else:
                     words = batch.words[j * attributes : (j + 1) * attributes]
                     if stats > 0:
@@ -333,7 +354,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
         if delayed:
             at = (i % room if ring else i) * width
             receipt = batch.receipts[at : at + width]
-        score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
+        score, forecast = batch.scores[i * scores : (i + 1) * scores], batch.forecasts[i * K : (i + 1) * K]
         outcome, now = outcome_of(batch, i, weighted != NO_WEIGHTS), streams.t + (i - begin) + 1.0
         if stats > 0:
             row[stats + LAST] = now
@@ -345,6 +366,11 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             play_classes(spec.vector, K, row, now, score, outcome, batch.work, forecast)
             if stats > 0 and outcome.y == outcome.y:
                 add_class_losses(row, stats, score, forecast, outcome)
+        elif kind == MODELS:
+            put_scores(scores, score, receipt)
+            forecast[0] = ask_models(scores, row, receipt, batch.work)
+            if not delayed and outcome.y == outcome.y:
+                settle_models(scores, row, now, outcome.y, receipt, batch.work, True)
         else:
             words = batch.words[i * attributes : (i + 1) * attributes]
             asked = ask(spec, row, score[0], receipt)
@@ -365,7 +391,7 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
                         batch.learnt[i] = weight
                 if stats > 0:
                     add_losses(row, stats, spec.odds, score[0], played.forecast, outcome)
-        if delayed and slot < late.raw_below and row[N] == 0.0:
+        if kind != MODELS and delayed and slot < late.raw_below and row[N] == 0.0:
             for k in range(K):
                 forecast[k] = score[k]
     place[EVENT], place[ARRIVED] = end, arrived
@@ -417,7 +443,7 @@ def predict_many(spec: Spec, cells: Cells, streams: Streams, fresh: Vector, batc
 
     `batch.work` and `cells.found` are scratch: several threads may forecast at once, each with its own.
     """
-    row, K, attributes = streams.rows, max(1, spec.classes), cells.attributes
+    row, K, attributes, models = streams.rows, max(1, spec.classes), cells.attributes, spec.models
     receipt = scratch(MOST_GROUPED_RECEIPT)
     for i in range(len(batch.forecasts) // K):
         if len(streams.slots) > 0:
@@ -426,6 +452,10 @@ def predict_many(spec: Spec, cells: Cells, streams: Streams, fresh: Vector, batc
         score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
         if spec.classes > 0:
             ask_classes(spec.vector, K, row, score, batch.work, forecast)
+        elif models > 0:
+            issued = batch.work[ROOM : ROOM + spec.receipt]
+            put_scores(models, batch.scores[i * models : (i + 1) * models], issued)
+            forecast[0] = ask_models(models, row, issued, batch.work)
         else:
             asked, words = ask(spec, row, score[0], receipt), batch.words[i * attributes : (i + 1) * attributes]
             u, grouped = batch.u[i] if spec.draws else 0.0, cells.columns > 0

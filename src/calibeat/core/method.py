@@ -101,7 +101,8 @@ class Method:
         """d, the number of parameters; 0 where there is no theta."""
         return 0 if self.features is None else self.features.dimension
 
-    numbers: ClassVar[int] = 1  # of a score; methods of K classes have K
+    numbers: ClassVar[int] = 1  # of a score; methods of K classes have K, those of several models one for each
+    answers: ClassVar[int] = 1  # numbers of a forecast; methods of K classes have K
 
     @cached_property
     def needs_history(self) -> bool:

@@ -37,6 +37,8 @@ FORMAT = 2  # the version of receipts, as JSON and as bytes
 def watched_columns(K: int, forecasts: Vector, outcomes: Vector, scores: Vector) -> tuple[Vector, Vector, Vector]:
     """What monitors read of a batch: forecasts, outcomes and scores; of many classes those of the class named.
 
+    Of several models the forecast stands for the score.
+
     That is the class with the largest probability: its probability, whether it came, and its score.
     """
     if K == 1:
@@ -55,6 +57,6 @@ def receipt_of(forecast: Any) -> Any:
 def watched_event(forecast: Any, y: float) -> tuple[float, float, float]:
     """What monitors read of one event: its forecast, its outcome and its score; see `watched_columns`."""
     if isinstance(forecast, Forecast):
-        return forecast.probability, y, forecast.score
+        return forecast.probability, y, forecast.heard
     named = forecast.column
     return forecast.confidence, float(y == named), float(forecast.score[named])

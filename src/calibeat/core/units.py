@@ -9,7 +9,7 @@ from __future__ import annotations
 # A unit -> modules, or folders of them, whose entries are there. The entries of all others are in `_compiled`.
 UNITS: dict[str, tuple[str, ...]] = {
     "_compiled": (),
-    "_compiled_loops": ("core.loops", "core.vector", "core.groups", "hosts"),
+    "_compiled_loops": ("core.loops", "core.vector", "core.groups", "core.several", "hosts"),
     "_compiled_judges": ("monitor", "backtest"),
 }
 

@@ -174,6 +174,11 @@ class VectorMethod:
         return self.classes
 
     @property
+    def answers(self) -> int:
+        """How many numbers a forecast is."""
+        return self.classes
+
+    @property
     def code(self) -> tuple[int, int]:
         """What `predict`, `settle` and `update` take first: the method as a number, and K."""
         return CODES[self.name], self.classes

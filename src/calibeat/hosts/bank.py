@@ -51,6 +51,7 @@ from .calibrator import (
     issue_times,
     read_counts,
     read_weights,
+    refuse_models,
 )
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -96,6 +97,7 @@ class Bank:
     UnknownMethod : there is no preset of this name.
     InvalidInput : the method fits its past again, or another argument is not as above. A bank has no `groups`: a table
         for each key would splinter the data. Pass the key as an attribute, ``Calibrator(groups=["key", "country"])``.
+        Nor has it `models`.
     CalibeatError : by every call after an error in the middle of a large batch: load the bank anew.
 
     >>> from calibeat import Bank, TOPS
@@ -137,8 +139,10 @@ class Bank:
         notice: Notice | None = None,
         kept: tuple[float, float] | None = None,
         groups: Any = None,
+        models: Any = None,
     ) -> None:
         refuse_groups(groups)
+        refuse_models(models, "Bank")
         if not isinstance(method, Method):
             method = method_named(method)
         if kept is not None:

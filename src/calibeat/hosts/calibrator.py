@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -42,9 +42,10 @@ from calibeat.core.method import AUTO, Method, described, method_named, name_of,
 from calibeat.core.randomness import stream_key
 from calibeat.core.receipt import watched_event
 from calibeat.core.refit import Refitter
+from calibeat.core.several import SeveralMethod, default_names, with_one_more
 from calibeat.core.weights import Outcome
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
-from calibeat.export import Export, frozen_map
+from calibeat.export import Export, SeveralExport, frozen_map, frozen_maps
 from calibeat.late import moments_of, schedule
 from calibeat.monitor.bets import RaisedAlarm
 from calibeat.monitor.monitor import Monitor
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # loaded by calibrators that have them
     from calibeat.monitor.notices import Notices
 
     from .groups import Attributes, Groups, GroupTable, Segments
+    from .models import Models
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
@@ -410,6 +412,12 @@ class StreamOfRows(Rows):
             )
 
 
+def refuse_models(models: Any, host: str) -> None:
+    """Raise where a host takes the scores of one model only."""
+    if models is not None:
+        raise InvalidInput(f"models must be left out of a {host} - Calibrator(models=[...]) serves one stream")
+
+
 # ---- the host ------------------------------------------------------------------------------------------------------
 
 
@@ -431,6 +439,9 @@ class Calibrator(Stream):
     groups : names of attributes of each event, such as country and device, or a `Number` for one such as age, or a
         `Groups`. Forecasts then hold within each of their values, not only on average; methods with `Lanes` (AUTO,
         GAUTO).
+    models : how many models score each event, or their names: ``["champion", "challenger"]``. Their scores become one
+        forecast, ``predict([0.83, 0.71])`` or ``predict({"champion": 0.83})``; None or NaN where a score is missing.
+        AUTO only. docs/how-to/several-models.md.
 
     >>> from calibeat import Calibrator
     >>> cal = Calibrator()
@@ -465,7 +476,8 @@ class Calibrator(Stream):
     _STATE: ClassVar[tuple[str, ...]] = (
         "method", "seed", "stream", "events", "row", "history", "settled", "monitors",
     )  # fmt: skip
-    _OPTIONAL: ClassVar[tuple[str, ...]] = ("groups", "notice")
+    _OPTIONAL: ClassVar[tuple[str, ...]] = ("groups", "models", "notice")
+    _models: Models | None = None  # the names, where there are several
     _rows: Any  # the rows that it stands on: its own, or those of a bank
 
     def __init__(
@@ -478,21 +490,31 @@ class Calibrator(Stream):
         notice: Notice | None = None,
         kept: tuple[float, float] | None = None,
         groups: Groups | Attributes | None = None,
+        models: int | Sequence[str] | None = None,
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
+        if models is not None:
+            from .models import Models
+
+            self._models = Models(models)
+            self._models.check_setting(method, kept, groups)
         if kept is not None:
             method = replace(method, kept=kept)
         self._seed, self._stream = check_whole("seed", seed, -(2**63), 2**63 - 1), checked_stream(stream)
-        table = None
+        table, own = None, ""
+        served: Method | SeveralMethod = method
+        if self._models is not None:
+            # More models may join, behind those that are there: the first two are in the name on receipts.
+            served, own = SeveralMethod(len(self._models)), repr(self._models.names[:2])
         if groups is not None:
             from .groups import Groups, GroupTable
 
             table = GroupTable(Groups.of(groups), method)
+            own = table.groups.identity
         drawn_as = 0 if self._stream is None else self._stream
-        name = issuer_name(method, self._seed, drawn_as, "" if table is None else table.groups.identity)
-        identity = name, stream_key(self._seed, drawn_as)
-        self._begin(StreamOfRows(method, identity, generation=None if stream is None else 0, table=table))
+        identity = issuer_name(method, self._seed, drawn_as, own), stream_key(self._seed, drawn_as)
+        self._begin(StreamOfRows(served, identity, generation=None if stream is None else 0, table=table))
         self._set_watch(Watch(monitor, notice, method.kept))
 
     def _begin(self, rows: Rows) -> None:
@@ -501,19 +523,24 @@ class Calibrator(Stream):
         rows._publish(1, 0)
         rows.bind(self, 0)
 
+        if self._models is not None:
+            rows._check_score = self._models.one
+
     def _set_watch(self, watch: Watch) -> None:
+        if self._models is not None and RAW_SCORE in watch.monitors:
+            raise InvalidInput('monitor must watch "ours" with models, which have no raw score to watch, got "raw"')
         self._watch = watch
         self._rows._watched_by(watch or None)
 
     # ---- what comes in, and how it goes out: `MultiCalibrator` has its own ------------------------------------------
 
     def _check_score(self, score: Any) -> Any:
-        """The score of one event."""
-        return check_score(score)
+        """The score of one event, or those of its models."""
+        return check_score(score) if self._models is None else self._models.one(score)
 
     def _check_scores(self, scores: Any) -> Vector:
         """The scores of a batch: K numbers for each event, one behind the other."""
-        return check_scores(scores)
+        return check_scores(scores) if self._models is None else self._models.many(scores)
 
     def _check_outcomes(self, outcomes: Any, events: int, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
         """The outcomes of so many events: the column of each label. Where none is needed there may be anything."""
@@ -536,6 +563,8 @@ class Calibrator(Stream):
 
     def _given_back(self, scores: Any, forecasts: Vector) -> Any:
         """The forecasts in the kind of the scores."""
+        if self._models is not None:
+            return self._models.like(scores, forecasts)
         return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
 
     # ---- single events: `predict` and `update` are those of `Stream` -----------------------------------------------
@@ -572,7 +601,8 @@ class Calibrator(Stream):
 
         Parameters
         ----------
-        scores : probabilities in [0, 1].
+        scores : probabilities in [0, 1]. With `models` an array (events x models), a list of rows, a dict of columns
+            or a data frame with the models' names; NaN where a score is missing.
         outcomes : 0 or 1 (False or True); with `of` the number of ones.
         weights : for a log that kept only some events: how many events each outcome stands for. Only their ratios
             matter. Those of outcomes that never arrive are not read. docs/how-to/sampled-logs.md.
@@ -712,6 +742,10 @@ class Calibrator(Stream):
         with self._held():
             rows.check_writable("learn")
             given = batch.of_type(rows.receipt_type)
+            if given is None and self._models is not None:
+                from .models import widened
+
+                given = widened(batch, rows.method)
             found = batch.strangers() if given is None else self._learn_batch(rows, labels, heavy, trials, given, batch)
         rows.after_learning()
         return STATUSES[found]
@@ -764,16 +798,18 @@ class Calibrator(Stream):
                 "settled": self._ledger.dump(),
                 **(Watch(None) if self._key is not None else self._watch).dump(),
                 **({} if table is None else {"groups": table.to_dict()}),
+                **({} if self._models is None else {"models": list(self._models.names)}),
             }
         return seal(self._KIND, FORMAT, state)
 
     def _described(self) -> dict[str, Any]:
         """What a snapshot says of the calibrator itself; `_like` makes another one of it."""
-        return {"method": self._rows.method.to_dict(), "seed": self._seed, "stream": self._stream}
+        return {"method": self.method.to_dict(), "seed": self._seed, "stream": self._stream}
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
-        return cls(cls._method_in(state), state["seed"], state["stream"], groups=cls._groups_in(state))
+        groups, models = cls._groups_in(state), state.get("models")
+        return cls(cls._method_in(state), state["seed"], state["stream"], groups=groups, models=models)
 
     @classmethod
     def _groups_in(cls, state: dict[str, Any]) -> Groups | None:
@@ -796,6 +832,10 @@ class Calibrator(Stream):
         row, width = state["row"], cls._method_in(state).width
         if (groups := cls._groups_in(state)) is not None:
             width += groups.row_width
+        if state.get("models") is not None:
+            from .models import Models
+
+            width = SeveralMethod(len(Models(state["models"]))).width
         if not isinstance(row, list) or len(row) != width:
             got = len(row) if isinstance(row, list) else type(row).__name__
             raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
@@ -815,15 +855,19 @@ class Calibrator(Stream):
             state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=cls._check_width, optional=cls._OPTIONAL)
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
-        fresh = cls._fresh_groups(state, groups)
+        return cls._restored({**state, **cls._fresh_groups(state, groups)}, has_cells="groups" in state)
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any], *, has_cells: bool) -> Self:
+        """A calibrator in this state; with `has_cells` also the cells of its groups are there."""
         try:
-            calibrator = cls._like({**state, **fresh})
+            calibrator = cls._like(state)
             rows = calibrator._rows
             method = rows.method
             events = check_whole("events", state["events"], 0, 2**53)
             row = check_numbers("row", state["row"])
             check_row(method, row, events, cls._groups_in(state))
-            if "groups" in state:
+            if has_cells:
                 calibrator._restore_groups(state["groups"], row.tolist())
             elif rows.table is not None:
                 row = rows.table.initial_row(row)
@@ -843,6 +887,8 @@ class Calibrator(Stream):
 
         if "groups" not in cls._OPTIONAL:
             raise InvalidInput("groups must be left out, many classes have none")
+        if "models" in state:
+            raise InvalidInput("groups must be left out, the snapshot has models, which take no groups")
         if (known := cls._groups_in(state)) is not None:
             names = ", ".join(known.attributes)
             raise InvalidInput(f"groups must be left out, the snapshot has its own: {names}")
@@ -867,9 +913,50 @@ class Calibrator(Stream):
 
     @property
     def method(self) -> Method:
-        """The parts that it is made of."""
-        method: Method = self._rows.method
+        """The parts that it is made of; of several models AUTO, which each of them has."""
+        method: Method = self._rows.method if self._models is None else AUTO
         return method
+
+    @property
+    def models(self) -> tuple[str, ...] | None:
+        """The names of the models in the order of their scores; None where there is one score.
+
+        >>> from calibeat import Calibrator
+        >>> Calibrator(models=["champion", "challenger"]).models, Calibrator().models
+        (('champion', 'challenger'), None)
+        """
+        return None if self._models is None else self._models.names
+
+    def with_model(self, name: str | None = None) -> Self:
+        """Return a calibrator with one model more, as if its score had been missing so far; this one stays as it is.
+
+        The new one continues from here, as one from a snapshot does: it learns the receipts of this one too. Forecasts
+        of the old scores change only by the new model's share of the weights.
+
+        Parameters
+        ----------
+        name : of the new model, whose score is the last one of an event.
+
+        >>> from calibeat import Calibrator
+        >>> cal = Calibrator(models=["champion", "challenger"])
+        >>> p = cal.run([[0.8, 0.7], [0.3, 0.4]], [1, 0])
+        >>> more = cal.with_model("new")
+        >>> more.models, more.events
+        (('champion', 'challenger', 'new'), 2)
+        >>> f = more.predict({"champion": 0.8, "new": 0.6})
+
+        Raises
+        ------
+        InvalidInput : the name is taken, there are sixteen models already, or this calibrator has one score.
+        """
+        if self._models is None:
+            raise InvalidInput("with_model needs a calibrator of several models, got one - Calibrator(models=[...])")
+        count = len(self._models)
+        names = [*self._models.names, default_names(count + 1)[-1] if name is None else name]
+        type(self._models)(names)  # raises where the name cannot be
+        state = unseal(self._KIND, FORMAT, self._STATE, self.to_json(), optional=self._OPTIONAL)
+        row = with_one_more(check_numbers("row", state["row"]), count)
+        return self._restored({**state, "models": names, "row": row.tolist()}, has_cells=False)
 
     @property
     def events(self) -> int:
@@ -952,6 +1039,9 @@ class Calibrator(Stream):
         {'a': 1.0, 'b': -1.0, 'c': 0.0}
         """
         row, method, table = self.row.tolist(), self._rows.method, self._rows.table
+        if self._models is not None:
+            found: dict[str, Any] = method.params(row, self._models.names)
+            return found
         params = params_of(method, row[: method.width])
         return params if table is None else {**params, "groups": table.params(row)}
 
@@ -988,6 +1078,8 @@ class Calibrator(Stream):
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
         method = self._rows.method
+        if self._models is not None:
+            return False
         return on_the_ball(method, self.row[: method.width])
 
     @property
@@ -1018,6 +1110,8 @@ class Calibrator(Stream):
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
         method = self._rows.method
+        if self._models is not None:
+            raise InvalidInput("evidence must be that against one score, got several models: their AUTOs learn apart")
         if not method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
@@ -1041,8 +1135,10 @@ class Calibrator(Stream):
         row.flags.writeable = False
         return row
 
-    def export(self) -> Export:
+    def export(self) -> Export | SeveralExport:
         """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`.
+
+        Of several models it is a `SeveralExport`, of events whose scores are all there.
 
         Raises
         ------
@@ -1053,12 +1149,16 @@ class Calibrator(Stream):
                 "export needs a calibrator without groups: with them there is no map from the score alone - "
                 "use predict_many(scores, groups=...), or a service"
             )
+        if self._models is not None:
+            return frozen_maps(self._models.names, self.row)
         return frozen_map(self._rows.method, self.row.tolist())
 
     def __repr__(self) -> str:
         method, table = self._rows.method, self._rows.table
         groups = "" if table is None else f", groups={table.groups.given}"
         shown_method = f"{described(method)}{groups}"
+        if self._models is not None:
+            shown_method = f"models={list(self._models.names)}"
         with self._held():
             return f"Calibrator({shown_method}, events={self._events}, outcomes={self.outcomes})"
 

@@ -31,7 +31,7 @@ from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.notice import Notice
 
 from .bank import Bank
-from .calibrator import Calibrator, StreamOfRows, Watch, Watched, checked_stream
+from .calibrator import Calibrator, StreamOfRows, Watch, Watched, checked_stream, refuse_models
 from .keys import Key
 from .rows import Rows
 
@@ -335,8 +335,10 @@ class MultiCalibrator(Face, Calibrator):  # type: ignore[misc]  # its method is 
         monitor: Watched = None,
         notice: Notice | None = None,
         groups: Any = None,
+        models: Any = None,
     ) -> None:
         _refuse_groups(groups)
+        refuse_models(models, "calibrator of many classes")
         self._door, self._stream = Door(classes, method, logits), checked_stream(stream)
         name = hashlib.blake2b(repr((self._door.identity, self._stream or 0)).encode(), digest_size=8).digest()
         identity = int.from_bytes(name, "big"), stream_key(0, 0)
@@ -458,8 +460,10 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         monitor: Monitor | None = None,
         notice: Notice | None = None,
         groups: Any = None,
+        models: Any = None,
     ) -> None:
         _refuse_groups(groups)
+        refuse_models(models, "calibrator of many classes")
         self._door = door = Door(classes, method, logits)
         self._seed, self._stream = 0, checked_stream(stream)
         self._begin(door.method, door.identity, prior, threads, monitor, notice, door)

@@ -43,13 +43,18 @@ from calibeat._util import processes
 from calibeat._util.check import shown
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
+from calibeat.core.calibeating import bin_of
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
 from calibeat.core.kernel import ask
 from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
 from calibeat.core.randomness import numbered, uniforms
-from calibeat.core.receipt import FORMAT, watched_columns
+from calibeat.core.receipt import FORMAT, RECEIPT_WIDTH, watched_columns
+from calibeat.core.receipt import SCORE as SCORE_OF_AUTO
+from calibeat.core.several import MISSING, MIXED, OWN
+from calibeat.core.several import ask as ask_models
+from calibeat.core.several import settle as settle_models
 from calibeat.core.stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from calibeat.core.subset import kernel, loop
 from calibeat.core.vector import predict as predict_classes
@@ -106,7 +111,8 @@ def new_generation() -> int:
 
 
 class StreamBatch(NamedTuple):
-    """Events of one stream, checked: K scores each, one behind the other, and the column of the label."""
+    """Events of one stream, checked: K scores each (of several models one for each, NaN where it is missing), one
+    behind the other, and the column of the label."""
 
     scores: Vector
     outcomes: Vector
@@ -284,6 +290,8 @@ class Rows(StreamRows):
         if not weighted and not counted:
             return
         what = "weight" if weighted else "of"
+        if self.method.spec.models:
+            raise InvalidInput(f"{what} must be left out with models: several models learn single events, each once")
         if self.method.draws:
             name = name_of(self.method) or "a method with Hedging or Guard"
             raise InvalidInput(
@@ -331,7 +339,8 @@ class Rows(StreamRows):
         with self:
             self.ready()
             self.aim(stream)
-            forecasts, n, events = np.empty(len(batch.scores)), len(batch.outcomes), self.events_of(stream._slot)
+            n, events = len(batch.outcomes), self.events_of(stream._slot)
+            forecasts = np.empty(n * self.method.answers)
             late, end = batch.late(), n if batch.planned is None else n + 1
             seen = self._seen(stream._slot)
             words, gathered = self.words_of(batch.words)
@@ -339,8 +348,9 @@ class Rows(StreamRows):
             state, moves = self._moved(stream, batch, late, end, forecasts)
             pending = None
             if self.watch is not None:
-                columns = watched_columns(self.method.numbers, forecasts, batch.outcomes, batch.scores)
-                pending = self.watch.batch, (events, batch, late, end, columns)
+                heard = batch._replace(scores=forecasts) if self.method.spec.models else batch
+                columns = watched_columns(self.method.answers, forecasts, batch.outcomes, heard.scores)
+                pending = self.watch.batch, (events, heard, late, end, columns)
             due = None if late is None else late.due
             self._do(
                 [
@@ -400,8 +410,8 @@ class Rows(StreamRows):
 
     def predict_many(self, stream: Stream, scores: Vector, words: Any) -> Vector:
         """Forecast many scores from the present state of a stream."""
-        K = self.method.numbers
-        n, forecasts = len(scores) // K, np.empty(len(scores))
+        n = len(scores) // self.method.numbers
+        forecasts = np.empty(n * self.method.answers)
         with self:
             self.ready()
             self.aim(stream)
@@ -416,13 +426,14 @@ class Rows(StreamRows):
         self, state: Vector, scores: Vector, draws: Vector, words: Ints | None, forecasts: Vector
     ) -> None:
         """Forecast each score as the next event of this state."""
-        K, work, cells, played = self.method.numbers, self.method.scratch(), NO_CELLS, loops.one_stream(state, 0)
+        K, numbers = self.method.answers, self.method.numbers
+        work, cells, played = self.method.scratch(), NO_CELLS, loops.one_stream(state, 0)
         if self.table is not None:
             cells = self.table.cells._replace(found=np.empty_like(self.table.cells.found))
-        for part in loops.pieces(len(forecasts) // K, K):
-            numbers = slice(part.start * K, part.stop * K)
+        for part in loops.pieces(len(forecasts) // K, numbers):
+            given, made = (slice(part.start * size, part.stop * size) for size in (numbers, K))
             own = NO_INTS if words is None else words[part.start * cells.attributes : part.stop * cells.attributes]
-            batch = loops.Batch(scores[numbers], NO_NUMBERS, draws[part], forecasts[numbers], NO_NUMBERS, work, own)
+            batch = loops.Batch(scores[given], NO_NUMBERS, draws[part], forecasts[made], NO_NUMBERS, work, own)
             loops.predict_many(self.method.spec, cells, played, state, batch)
 
     def _draws(self, stream: Stream, count: int) -> Vector:
@@ -501,7 +512,7 @@ class Rows(StreamRows):
             (self._account, (ledgers, work.slots, count, self.clock + int(asked.sum()))),
         ]
         if self.watch is not None:
-            heard = count, columns, work.slots, self.method.numbers, times
+            heard = count, columns, work.slots, self.method.answers, times
             calls.append((outside_of_signals, ([(self.watch.fold, heard)],)))
         self._do(calls, seen)
 
@@ -636,6 +647,10 @@ class Rows(StreamRows):
         if method.spec.classes:
             K = method.spec.classes
             return bool(len(forecast.probabilities) == len(forecast.score) == K and len(forecast.lanes) == numbers)
+        if method.spec.models:
+            lanes = np.array([forecast.lanes])  # of fewer models, if one was added since
+            is_whole = (lanes.shape[1] - OWN) % RECEIPT_WIDTH == 0 and OWN < lanes.shape[1] <= numbers
+            return is_whole and not forecast.words and bool(_are_of_models(lanes)[0])
         given = forecast if self.labels is None else forecast.binary
         words = 0 if self.table is None else self.table.cells.attributes
         return (
@@ -746,10 +761,25 @@ def check_layout(method: AnyMethod, given: ReceiptArray, words: int = 0) -> Flag
     else:
         good &= (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
         shares = given["probability"], given["score"]
+    if method.spec.models:
+        good &= _are_of_models(given["lanes"])
     for share in shares:
         possible = (share >= 0.0) & (share <= 1.0)
         good &= possible.all(axis=1) if method.spec.classes else possible
     return np.asarray(good)
+
+
+def _are_of_models(lanes: Matrix) -> Flags:
+    """Which receipts of several models have a score, and only possible ones."""
+    scores = scores_on(lanes)
+    possible = (scores == MISSING) | ((scores >= 0.0) & (scores <= 1.0))
+    found: Flags = possible.all(axis=1) & (scores >= 0.0).any(axis=1)
+    return found
+
+
+def scores_on(lanes: Matrix) -> Matrix:
+    """The scores on receipts of several models, -1 where they are missing; a view."""
+    return lanes[:, OWN + SCORE_OF_AUTO :: RECEIPT_WIDTH]
 
 
 def are_whole(given: ReceiptArray) -> Flags:
@@ -824,6 +854,8 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
             if K > 0:
                 update_label(spec.vector, K, row, t, outcome, lane, work.work, forecast)
                 add_class_losses(row, stats, score, forecast, outcome)
+            elif spec.models > 0:
+                settle_models(spec.models, row, t, outcome.y, lane, work.work, False)
             else:
                 learn_late(spec, cells, row, t, score[0], work.counts[at + CELL], outcome, words, lane, grouped)
                 add_losses(row, stats, spec.odds, score[0], forecast[0], outcome)
@@ -840,6 +872,11 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                         top = k
                 work.counts[at + BIN], work.counts[at + CELL] = top, K
                 work.receipts[at + PROBABILITY], work.receipts[at + SCORE] = forecast[top], score[top]
+            elif spec.models > 0:
+                p = ask_models(spec.models, row, lane, work.work)
+                work.receipts[at + PROBABILITY], work.receipts[at + SCORE] = p, p
+                work.receipts[at + EXPERT] = lane[MIXED]
+                work.counts[at + BIN] = work.counts[at + CELL] = bin_of(lane[MIXED], spec.bins)
             else:
                 asked = ask(spec, row, score[0], lane)
                 u = work.u[i] if spec.draws else 0.0
@@ -883,6 +920,9 @@ class FoldColumns:
             self.receipts["words"] = words.reshape(n, -1)
         if K:
             self.receipts["scores"] = scores.reshape(n, K)
+        elif method.spec.models:
+            given = scores.reshape(n, -1)
+            scores_on(self.receipts["lanes"])[:] = np.where(np.isnan(given), MISSING, given)
         else:
             self._numbers[SCORE :: self.receipts.itemsize // 8] = scores
 
@@ -946,10 +986,10 @@ class FoldColumns:
         """Forecast, outcome and score of each operation, as monitors read them."""
         j, K = self.sources, self._method.spec.classes
         forecasts = self.receipts["probabilities" if K else "probability"][j].reshape(-1)
-        return watched_columns(self._method.numbers, forecasts, self.outcomes, self.scores())
+        return watched_columns(self._method.answers, forecasts, self.outcomes, self.scores())
 
     def scores(self) -> Vector:
-        """The score of each operation: K numbers, one operation behind the other."""
+        """The score of each operation: K numbers, one operation behind the other; of several models the forecast."""
         found: Vector = self.receipts["scores" if self._method.spec.classes else "score"][self.sources].reshape(-1)
         return found
 
