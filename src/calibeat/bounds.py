@@ -25,6 +25,7 @@ from calibeat.core.auto import EPS, Lanes
 from calibeat.core.guard import DELTA, FLOOR
 from calibeat.core.layout import STALENESS, N
 from calibeat.core.method import AUTO, Method, name_of
+from calibeat.core.several import MOST_MODELS, parts_of
 from calibeat.core.spline import SPLINE_STALENESS, Spline
 from calibeat.core.vector import HORIZON_WEIGHT, LATE_WIDTH, MOST_CONFUSED, late_at
 from calibeat.errors import InvalidInput
@@ -265,8 +266,60 @@ def auto_late(row_or_calibrator: Any) -> float:
     return float(total + groups_late(row_or_calibrator) if has_groups else total)
 
 
+def several(k: int, T: int, changes: int = 0) -> float:
+    """Log-loss with k models <= that of AUTO on any one of them + this: mixture_loss(k + 2, T) + mixture_loss(2, T).
+
+    The first mixture is of an AUTO for each model and two regressions over all scores; the second is of the first and
+    its spline. Against the best sequence of models with this many `changes`, each adds ln(2 (k + 2) T). Against OPS, or
+    the clipped raw score, of any one model add ``auto_loss(T)``. Total nats, outcomes at once, no score missing.
+
+    >>> from calibeat import bounds
+    >>> [round(bounds.several(2, T), 1) for T in (10_000, 100_000, 1_000_000)]
+    [8.4, 9.8, 11.3]
+    >>> [round(bounds.several(k, 10_000), 1) for k in (3, 8)]
+    [8.9, 10.1]
+    """
+    k, T = check_whole("k", k, 2, MOST_MODELS), check_whole("T", T, 1, _LONGEST)
+    changes = check_whole("changes", changes, 0, _LONGEST)
+    return mixture_loss(k + 2, T) + mixture_loss(2, T) + changes * math.log(2.0 * (k + 2) * T)
+
+
+def several_late(calibrator: Any) -> float:
+    """Log-loss with several models <= that of AUTO on any one of them, as issued, + this, however late outcomes came.
+
+    The sum of (1 + G) c + G over the two mixtures of `several`: c is `mixture_loss`, G the staleness that the mixture
+    has counted. It is a certificate that can be printed at any time, not a bound that is known beforehand. T is the
+    number of outcomes learned, and losses are over their events. Total nats.
+
+    Where scores are missing, the first mixture is compared with a model over the events that have its score, the
+    second over all events: the certificate bounds the sum of both losses.
+
+    Raises
+    ------
+    InvalidInput : it is no `Calibrator` with models.
+
+    >>> from calibeat import Calibrator, bounds
+    >>> S, y = [[0.8, 0.7], [0.6, 0.2]] * 50, [1, 0] * 50
+    >>> cal = Calibrator(models=2)
+    >>> p = cal.run(S, y)                                                 # outcomes at once
+    >>> round(bounds.several_late(cal) - bounds.several(2, 100), 12)
+    0.0
+    >>> late = Calibrator(models=2)
+    >>> p = late.run(S, y, due=[i + 20 for i in range(100)])              # 19 forecasts late
+    >>> bounds.several_late(late) < 20.0
+    True
+    """
+    names = getattr(calibrator, "models", None)
+    if names is None:
+        raise InvalidInput(f"several_late needs a Calibrator with models, got {type(calibrator).__name__} without")
+    parts, T = parts_of(calibrator.row, len(names)), calibrator.outcomes
+    return float(_late(len(names) + 2, T, parts.stale) + _late(2, T, parts.spline_stale))
+
+
 def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:
     """The method and the row: of a calibrator, or of a row of AUTO with or without a horizon lane."""
+    if getattr(row_or_calibrator, "models", None) is not None:
+        raise InvalidInput("bounds of AUTO need a Calibrator without models - several_late(calibrator) has theirs")
     method, row = getattr(row_or_calibrator, "method", None), getattr(row_or_calibrator, "row", row_or_calibrator)
     if method is None:
         method = next((known for known in (AUTO, LEAN) if np.shape(row) == (known.width,)), None)
