@@ -1,4 +1,6 @@
-"""A calibrator's present map from scores to forecasts, frozen, in other languages: `Export` and `MultiExport`.
+"""A calibrator's present map from scores to forecasts, frozen, in other languages.
+
+`Export` is of one score, `SeveralExport` of the scores of several models, `MultiExport` of many classes.
 
 The map of two classes is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a
 name, or a tuple that begins with an operator::
@@ -21,20 +23,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calibeat._util.extras import need
-from calibeat.core.auto import EPS
-from calibeat.core.method import name_of
-from calibeat.core.parts import Expression, Formula
+from calibeat.core.auto import EPS, LARGEST, MOST_LANE_LOGIT, MOST_SCORE_LOGIT
+from calibeat.core.method import AUTO, name_of
+from calibeat.core.parts import LARGEST_EXPONENT, Expression, Formula, sigmoid_of
+from calibeat.core.several import AUTO_CLIP, LANE_NAMES, parts_of
 from calibeat.core.weights import scale_of_weights
 
 from .errors import InvalidInput
 
 if TYPE_CHECKING:
+    from calibeat._util.types import Vector
     from calibeat.core.method import Method
 
 Steps = Sequence[tuple[str, Expression]]
 
 LONGEST_FLAT_SQL = 1000  # characters of SQL up to which steps are written into one another
-SCORE_AS_DOUBLE = "CAST(score AS DOUBLE PRECISION)"
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------
@@ -51,9 +54,12 @@ def to_python(steps: Steps) -> str:
         "    if not 0.0 <= score <= 1.0:",
         '        raise ValueError(f"score must be in [0, 1], got {score!r}")',
     ]
-    for name, expression in steps:
-        lines += [f"    {line}" for line in _python_step(name, expression)]
-    return "\n".join([*lines, f"    return {steps[-1][0]}", ""])
+    return "\n".join([*lines, *_python_body(steps)])
+
+
+def _python_body(steps: Steps) -> list[str]:
+    lines = [f"    {line}" for name, expression in steps for line in _python_step(name, expression)]
+    return [*lines, f"    return {steps[-1][0]}", ""]
 
 
 def _python_step(name: str, expression: Expression) -> list[str]:
@@ -104,20 +110,26 @@ def _bare(text: str) -> str:
 # ---- SQL ---------------------------------------------------------------------------------------------------------
 
 
-def to_sql(steps: Steps) -> str:
-    """An expression of a column named ``score``; NULL where that is NULL or outside [0, 1].
+def to_sql(steps: Steps, column: str = "score") -> str:
+    """An expression of a column; NULL where that is NULL or outside [0, 1].
 
     The column may hold text, decimals or whole numbers: it is cast, or databases would compare text with text. SQLite
     casts any text to a number, and compares the number with the text as numbers only if it is one: hence the last test.
     """
-    flat = _flat_sql(steps)
-    guard = f"{SCORE_AS_DOUBLE} >= 0 AND {SCORE_AS_DOUBLE} <= 1 AND {SCORE_AS_DOUBLE} = score"
-    return f"CASE WHEN {guard} THEN {_stepwise_sql(steps) if flat is None else flat} END"
+    score = _as_double(column)
+    texts = {"score": score}
+    flat = _flat_sql(steps, texts)
+    guard = f"{score} >= 0 AND {score} <= 1 AND {score} = {column}"
+    return f"CASE WHEN {guard} THEN {_stepwise_sql(steps, texts) if flat is None else flat} END"
 
 
-def _flat_sql(steps: Steps) -> str | None:
+def _as_double(column: str) -> str:
+    return f"CAST({column} AS DOUBLE PRECISION)"
+
+
+def _flat_sql(steps: Steps, texts: dict[str, str]) -> str | None:
     """The steps written into one another; None if that is long, or a table would be looked up in a whole formula."""
-    texts = {"score": SCORE_AS_DOUBLE}
+    texts = dict(texts)
     for name, expression in steps:
         kind = expression[0] if isinstance(expression, tuple) else ""
         if kind in {"lookup", "interpolate"} and expression[1] != "score":  # type: ignore[index]  # it is a tuple
@@ -128,18 +140,21 @@ def _flat_sql(steps: Steps) -> str | None:
     return texts[steps[-1][0]]
 
 
-def _stepwise_sql(steps: Steps) -> str:
+def _stepwise_sql(
+    steps: Steps, texts: dict[str, str], given: Sequence[str] = (), known: str = "", source: str = ""
+) -> str:
     """A common table expression of one row for each step: what is needed twice is computed once.
 
-    MATERIALIZED, or SQLite writes the steps into one another after all, and runs out of memory.
+    MATERIALIZED, or SQLite writes the steps into one another after all, and runs out of memory. The first step may read
+    columns that are `known` from a `source`, tables that are `given`.
     """
     *before, (_, result) = steps
-    tables, known, source = [], "", ""
+    tables = list(given)
     for name, expression in before:
-        text = _sql(expression, {"score": SCORE_AS_DOUBLE})
+        text = _sql(expression, texts)
         tables.append(f"step_{name} AS MATERIALIZED (SELECT {known}{text} AS {name}{source})")
         known, source = f"{known}{name}, ", f" FROM step_{name}"
-    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE_AS_DOUBLE})}{source})"
+    return f"(WITH {', '.join(tables)} SELECT {_sql(result, texts)}{source})"
 
 
 def _sql(expression: Expression, texts: dict[str, str]) -> str:
@@ -279,6 +294,138 @@ def _reading(name: str, step: Expression) -> Expression:
     if isinstance(step, tuple):
         return (step[0], *(_reading(name, part) if not isinstance(part, list) else part for part in step[1:]))
     return name if step == "score" else step
+
+
+# ---- the scores of several models ---------------------------------------------------------------------------------
+
+_SEVERAL = '''
+
+def calibrate(scores):
+    """The forecast of complete scores in [0, 1]: in the order of MODELS, or a dict by name."""
+    if isinstance(scores, dict):
+        scores = [scores.get(name) for name in MODELS]
+    if len(scores) != len(MODELS):
+        raise ValueError(f"scores must be {len(MODELS)}, got {len(scores)}")
+    for name, score in zip(MODELS, scores):
+        if score is None or score != score:
+            raise ValueError(f"an exported map needs all scores, {name!r} is missing - use Calibrator.predict")
+        if not 0.0 <= score <= 1.0:
+            raise ValueError(f"score must be in [0, 1], got {score!r} of {name!r}")
+'''
+
+
+@dataclass(frozen=True)
+class SeveralExport:
+    """What `Calibrator.export` gives with ``models=``: the present map of complete scores, as numbers and as text.
+
+    A formula for each model calibrates its score, and one formula makes the forecast of their results.
+
+    Attributes
+    ----------
+    models : the names of the models.
+    parts : an `Export` for each model.
+    together : the last formula, of ``score_0``, ``forecast_0``, ``score_1``, ``forecast_1``, ...
+    numbers : the numbers of the parts by name (``"scores"``), and of the last formula (``"together"``).
+    python : source of a function ``calibrate(scores)``, which needs `math` and nothing else. It takes the scores in the
+        order of the models, or a dict by name, and refuses a missing one.
+    sql : an expression of columns that have the names of the models; NULL where a score is NULL or outside [0, 1].
+    json : the numbers and the formulas, step by step; the module lists their operators.
+
+    Each agrees with `Calibrator.predict_many` to 1e-12. Nothing is learnt in a copy: export again when the stream has
+    moved. There is no ONNX.
+
+    >>> from calibeat import Calibrator
+    >>> cal = Calibrator(models=["champion", "challenger"])
+    >>> p = cal.run([[0.8, 0.6], [0.3, 0.1]] * 20, [1, 0] * 20)
+    >>> space = {}
+    >>> exec(cal.export().python, space)
+    >>> abs(space["calibrate"]([0.8, 0.6]) - float(cal.predict([0.8, 0.6]))) < 1e-12
+    True
+    """
+
+    models: tuple[str, ...]
+    parts: tuple[Export, ...]
+    together: Formula
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of all formulas."""
+        scores = {name: part.numbers for name, part in zip(self.models, self.parts, strict=True)}
+        return {"scores": scores, "together": self.together.numbers}
+
+    @property
+    def python(self) -> str:
+        """A Python function ``calibrate(scores)``."""
+        lines = ["import math", "", f"MODELS = {self.models!r}"]
+        for j, part in enumerate(self.parts):
+            lines += ["", "", f"def _calibrate_{j}(score):", *_python_body(part.steps)[:-1]]
+        calls = [
+            text
+            for j in range(len(self.parts))
+            for text in (f"    score_{j} = float(scores[{j}])", f"    forecast_{j} = _calibrate_{j}(score_{j})")
+        ]
+        return "\n".join([*lines, _SEVERAL.rstrip(), *calls, *_python_body(self.together.steps)])
+
+    @property
+    def sql(self) -> str:
+        """A SQL expression of columns that have the names of the models."""
+        tables, known = [], ""
+        for j, (name, part) in enumerate(zip(self.models, self.parts, strict=True)):
+            column, given = '"' + name.replace('"', '""') + '"', f"calibeat_{j}"  # no step has a name like that
+            score, forecast = f"{_as_double(given)} AS score_{j}", f"{to_sql(part.steps, given)} AS forecast_{j}"
+            there = f" FROM given_{j}"
+            tables.append(f"given_{j} AS MATERIALIZED (SELECT {column} AS {given})")
+            tables.append(f"model_{j} AS MATERIALIZED (SELECT {score}, {forecast}{there})")
+            known += f"score_{j}, forecast_{j}, "
+        source = " FROM " + ", ".join(f"model_{j}" for j in range(len(self.parts)))
+        return _stepwise_sql(self.together.steps, {}, tables, known, source)  # NULL where a forecast is
+
+    @property
+    def json(self) -> str:
+        """The numbers, and the steps of each formula in order; the last one reads ``score_j`` and ``forecast_j``."""
+        parts = [{"model": name, "steps": part.steps} for name, part in zip(self.models, self.parts, strict=True)]
+        data = {"format": "calibeat/several-map", "version": 1, "inputs": self.models, "domain": [0, 1]}
+        return json.dumps(
+            {**data, "numbers": self.numbers, "parts": parts, "steps": self.together.steps}, allow_nan=False
+        )
+
+    def onnx(self) -> bytes:
+        """Refused: ONNX is for methods that only scale."""
+        raise InvalidInput("onnx needs a method that only scales, got several models - use Python, SQL or JSON")
+
+
+def frozen_maps(names: Sequence[str], row: Vector) -> SeveralExport:
+    """See `Calibrator.export`."""
+    k = len(names)
+    parts = parts_of(row, k)
+    scores = tuple(frozen_map(AUTO, row.tolist()) for row in parts.autos)
+    weights, spline, knots = parts.weights.tolist(), parts.spline_weights.tolist(), parts.offsets.tolist()
+    lanes = {name: theta[: 2 * k + 1].tolist() for name, theta in zip(LANE_NAMES, parts.theta, strict=True)}
+    formula = Formula({"weight": weights, **lanes, "spline_weight": spline, "expert_knots": knots})
+    for j in range(k):
+        formula.add(f"z{j}", ("clamp", _logit(f"forecast_{j}"), -MOST_LANE_LOGIT, MOST_LANE_LOGIT))
+    for j in range(k):
+        formula.add(f"f{j}", ("clamp", f"score_{j}", AUTO_CLIP, 1.0 - AUTO_CLIP))
+        formula.add(f"x{j}", ("clamp", _logit(f"f{j}"), -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))
+    phi = [f"{letter}{j}" for letter in "zx" for j in range(k)]  # no score is missing: the indicators are 0
+    for name, (constant, *slopes) in lanes.items():
+        logit = ("+", constant, *(("*", slope, x) for slope, x in zip(slopes, phi, strict=True)))
+        formula.add(f"{name}_logit", ("clamp", logit, -LARGEST_EXPONENT, LARGEST_EXPONENT))
+        formula.add(name, ("clamp", sigmoid_of(f"{name}_logit"), EPS, LARGEST))
+    says = [*(f"forecast_{j}" for j in range(k)), *lanes]
+    mean = ("+", *(("*", weight / math.fsum(weights), name) for weight, name in zip(weights, says, strict=True)))
+    formula.add("m", ("clamp", mean, EPS, LARGEST))
+    formula.add("tenths", ("*", "m", 10.0))
+    formula.add("bend", ("interpolate", "tenths", knots))
+    formula.add("t", ("/", "m", ("+", "m", ("*", ("-", 1.0, "m"), ("exp", ("-", 0.0, "bend"))))))
+    formula.add("corrected", ("clamp", "t", EPS, LARGEST))
+    forecast = ("+", ("*", spline[0], "m"), ("*", spline[1], "corrected"))
+    formula.add("forecast", ("clamp", forecast, EPS, LARGEST))
+    return SeveralExport(tuple(names), scores, formula)
+
+
+def _logit(p: str) -> Expression:
+    return ("ln", ("/", p, ("-", 1.0, p)))
 
 
 # ---- ONNX --------------------------------------------------------------------------------------------------------
