@@ -12,6 +12,7 @@ from typing import Any
 import group_streams
 import multi_streams
 import numpy as np
+import several_streams
 from numpy.typing import NDArray
 from streams import STREAMS
 
@@ -22,7 +23,7 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Case:
-    """A calibrator that has seen nothing, and a stream for it: scores, a row of K numbers each for K classes."""
+    """A calibrator that has seen nothing, and a stream for it: scores, of classes or models a row of numbers each."""
 
     make: Callable[[], Calibrator]
     scores: Vector
@@ -34,7 +35,7 @@ class Case:
 
     @property
     def receipts(self) -> type[Forecast] | type[MultiForecast]:
-        return Forecast if self.scores.ndim == 1 else MultiForecast
+        return MultiForecast if isinstance(self.make(), MultiCalibrator) else Forecast
 
 
 def cases_of(method: Method, seed: int = 5) -> list[Case]:
@@ -47,6 +48,12 @@ def cases_of_classes(K: int, method: str) -> list[Case]:
     """A method of K classes on several streams."""
     streams = [multi_streams.drifting(120, K), multi_streams.random(40, K), multi_streams.random(1, K)]
     return [Case(lambda: MultiCalibrator(K, method), scores, labels.astype(float)) for scores, labels in streams]
+
+
+def cases_of_models(k: int) -> list[Case]:
+    """So many models on several streams, with missing scores in the first."""
+    streams = [several_streams.halves(120, k, missing=0.3), several_streams.extreme(40, k), several_streams.sure(1, k)]
+    return [Case(lambda: Calibrator(models=k), scores, outcomes) for scores, outcomes in streams]
 
 
 # ---- the service ---------------------------------------------------------------------------------------------------

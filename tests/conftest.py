@@ -46,8 +46,10 @@ UNMEASURED = (
 EXHAUSTIVE = (
     "core/test_against_oracle.py::test_equal_to_the_oracle_on_all_other_streams",
     "core/test_compiled.py::test_every_method_on_longer_and_on_other_streams",
+    "core/test_several.py::test_nothing_breaks_it_in_the_long_run",
     "reproduction",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
+    "test_bounds.py::test_several_models_keep_the_bound_in_the_long_run",
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (

@@ -89,6 +89,16 @@ def weights() -> dict[str, Arrays]:
 
 
 @cache
+def several() -> dict[str, Arrays]:
+    """Several models, by stream; the state is that after the last forecast, before its outcome."""
+    streams: dict[str, Arrays] = {}
+    for key, values in _read(LARGER / "several" / "golden_open.npz" if LARGER else HERE / "several.npz").items():
+        stream, _, array = key.partition("/")
+        streams.setdefault(stream, {})[array] = values
+    return streams
+
+
+@cache
 def abrupt() -> Arrays:
     """A synthetic stream with abrupt shifts: `score`, `outcome`."""
     return _read(HERE / "abrupt.npz")

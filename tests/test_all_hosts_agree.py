@@ -69,6 +69,7 @@ class Kind:
     make: Callable[[], Any]
     alone: Callable[[Any], Any]  # of a key
     classes: int = 0  # 0: a score is one number
+    models: int = 0  # how many scores an event has, some of them missing; 0: one, which is there
     logits: bool = False
     groups: bool = False
     numbers: bool = False  # of the values of the second attribute
@@ -127,7 +128,7 @@ def bank_of_classes(K: int, method: str, prior: str | None = None, *, logits: bo
         lambda: MultiBank(K, method, logits=logits, prior=prior),
         lambda _: MultiCalibrator(K, method, logits=logits),
         K,
-        logits,
+        logits=logits,
         is_pooled=prior is not None,
         **more,
     )
@@ -143,16 +144,23 @@ def stream(method: str | Method, *, groups: bool = False, numbers: bool = False,
 
 def stream_of_classes(K: int, method: str, *, logits: bool = False, **more: Any) -> Kind:
     makers: Any = [lambda *_: MultiCalibrator(K, method, logits=logits)] * 2
-    return Kind(*makers, K, logits, has_keys=False, **more)
+    return Kind(*makers, K, logits=logits, has_keys=False, **more)
 
 
-def watched(host: Callable[..., Any], *given: Any, raw: bool = False, sampled: Any = None) -> Callable[..., Any]:
+def stream_of_models(models: int) -> Kind:
+    makers: Any = [lambda *_: Calibrator(models=models)] * 2
+    return Kind(*makers, models=models, has_keys=False)
+
+
+def watched(
+    host: Callable[..., Any], *given: Any, raw: bool = False, sampled: Any = None, **more: Any
+) -> Callable[..., Any]:
     """Its monitor is soon warm and soon gives up, its notice knows the time; raw scores may have a monitor too."""
 
     def make(*_: Any) -> Any:
         monitors = [Monitor(arl=50, warm=3, quiet=5, patience=4, sampled=sampled) for _ in range(2)]
         monitor: Any = dict(zip(("ours", "raw"), monitors, strict=True)) if raw else monitors[0]
-        return host(*given, monitor=monitor, notice=Notice(warm=64))
+        return host(*given, monitor=monitor, notice=Notice(warm=64), **more)
 
     return make
 
@@ -225,6 +233,9 @@ KINDS = {
     "Calibrator gauto, kept": stream(of_thinned_log("gauto")),
     "Calibrator groups, kept, weights": stream(of_thinned_log("auto"), groups=True, **ALL),
     "Calibrator sliding, kept": stream(replace(SLIDING, kept=THINNED)),
+    "Calibrator 2 models": stream_of_models(2),
+    "Calibrator 5 models": stream_of_models(5),
+    "Calibrator 2 models, watched": Kind(*[watched(Calibrator, models=2)] * 2, models=2, has_keys=False),
 }
 
 
@@ -252,6 +263,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng: Any = np.random.default_rng(self.seed)
+        self.models = self.kind.models
         self.host = self.kind.make()
         self.twins: dict[Any, Any] = {}
         self.pooled = self.kind.make() if self.kind.is_pooled else None
@@ -271,11 +283,17 @@ class World:
 
     def score(self) -> Any:
         K, rng = self.kind.classes, self.rng
+        if self.models:
+            scores = [None if self.chance(0.25) else self.probability() for _ in range(self.models)]
+            return scores if any(score is not None for score in scores) else [*scores[:-1], self.probability()]
         if not K:
-            return EDGES[self.number(len(EDGES))] if self.chance(0.1) else float(rng.random())
+            return self.probability()
         if self.kind.logits:
             return rng.normal(0.0, 300.0 if self.chance(0.1) else 3.0, K).tolist()
         return np.eye(K)[self.number(K)].tolist() if self.chance(0.1) else rng.dirichlet([1.0] * K).tolist()
+
+    def probability(self) -> float:
+        return EDGES[self.number(len(EDGES))] if self.chance(0.1) else float(self.rng.random())
 
     def outcome(self, *, may_count: bool = True) -> Outcome:
         kind, weight, of = self.kind, None, None
@@ -504,8 +522,12 @@ def learn(world: World) -> None:
     events = [event for event in (world.take() for _ in range(1 + world.number(7))) if event is not None]
     if not events:
         return
+    size = len(events[0].receipt.to_bytes())  # of one batch; those from before a model was added are shorter
+    world.waiting += [event for event in events if len(event.receipt.to_bytes()) != size]
+    events = [event for event in events if len(event.receipt.to_bytes()) == size]
     outcomes = [world.outcome() for _ in events]
     known = [] if world.only_counts else [event for event in world.settled if world.chance(0.2)]
+    known = [event for event in known if len(event.receipt.to_bytes()) == size]
     batch = Receipts.from_bytes(b"".join([world.travelled(event.receipt).to_bytes() for event in [*events, *known]]))
     told = [*outcomes, *[event.outcome for event in known if event.outcome is not None]]
     found = world.host.learn(batch, [outcome.y for outcome in told], **columns_of(told))
@@ -725,6 +747,18 @@ def rows_out_and_in(world: World) -> None:
         world.only_counts = True  # what was learnt of each is counted from here on
 
 
+# ---- verbs: models join --------------------------------------------------------------------------------------------
+
+
+def another_model(world: World) -> None:
+    """A model joins; receipts from before stay good."""
+    if world.models < 8:
+        world.models += 1
+        world.replace(world.host.with_model())
+        world.twins = {key: twin.with_model() for key, twin in world.twins.items()}
+        world.twins = world.twins or {ONE: world.kind.alone(ONE).with_model()}
+
+
 Verb = Callable[[World], None]
 VERBS: dict[str, Verb] = {
     "predict": predict,
@@ -749,6 +783,7 @@ VERBS_OF_BANKS: dict[str, Verb] = {
     "rows": rows_out_and_in,
 }
 MERGES: dict[str, Verb] = {"merge": merge}  # not of pooled banks: a pool stays as it is, so the twin has no such pool
+VERBS_OF_MODELS: dict[str, Verb] = {"another model": another_model}
 OFTEN = ("predict", "update", "fold", "run", "issue", "learn")
 
 
@@ -764,6 +799,7 @@ def verbs_of(world: World) -> list[Verb]:
     """The verbs of a sequence: some of all, so that each is also met without some others; frequent ones twice."""
     kind = world.kind
     known = VERBS | (VERBS_OF_BANKS if kind.has_keys else {}) | (MERGES if kind.has_keys and not kind.is_pooled else {})
+    known |= VERBS_OF_MODELS if kind.models else {}
     chosen = [name for name in known if name in ("predict", "update") or world.chance(0.5)]
     return [known[name] for name in chosen for _ in range(3 if name in OFTEN else 1)]
 

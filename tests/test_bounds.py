@@ -1,4 +1,4 @@
-"""The theorems of MULTI on random, drifting and adversarial streams: no violation."""
+"""The theorems of MULTI and of several models on random, drifting and adversarial streams: no violation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 import multi_streams
 import numpy as np
 import pytest
+import several_streams
 from group_streams import world
 from multi_streams import one
+from several_streams import Due, Vector, holes, play
 
-from calibeat import Calibrator, InvalidInput, MultiCalibrator, bounds
-from calibeat.core import vector
+from calibeat import AUTO, Calibrator, InvalidInput, MultiCalibrator, bounds
+from calibeat.core import receipt, several, vector
 
 SLACK = 1e-9  # of the sums of logarithms
 T = 600
@@ -164,6 +166,105 @@ def test_bounds_of_groups() -> None:
             bounds.groups_loss(T)  # type: ignore[arg-type]
 
 
+# ---- several models --------------------------------------------------------------------------------------------------
+
+
+def check_several(scores: Vector, outcomes: Vector, due: Due | None) -> None:
+    """The expert against AUTO of each model, as issued, where its score was given; the forecast against the expert.
+
+    At once the bound holds at every prefix; of late outcomes the certificate holds when all of them were learned.
+    """
+    n, k = scores.shape
+    cal = Calibrator(models=k)
+    issued, learned = play(cal, scores, outcomes, due)
+    said, ones = np.array([issued[i].lanes for i in learned]), outcomes[learned] == 1.0
+    autos = said[:, 6:].reshape(len(learned), k, AUTO.receipt_width)[:, :, receipt.FORECAST]
+    own = ~np.isnan(scores[learned])
+
+    def nats(p: Vector) -> Vector:
+        return -np.log(np.where(ones, p, 1.0 - p))
+
+    over_autos = [
+        np.where(own[:, j], nats(said[:, 1]) - nats(np.where(own[:, j], autos[:, j], 0.5)), 0.0).cumsum()
+        for j in range(k)
+    ]
+    over_expert = (nats(said[:, 3]) - nats(said[:, 1])).cumsum()
+    assert (said[:, 3] == [issued[i].probability for i in learned]).all()
+    if due is None:
+        first, second = ([bounds.mixture_loss(J, T) for T in range(1, n + 1)] for J in (k + 2, 2))
+        for over in over_autos:
+            assert (over <= np.array(first) + SLACK * n).all()
+            assert (over + over_expert <= [bounds.several(k, T) + SLACK * n for T in range(1, n + 1)]).all()
+        assert (over_expert <= np.array(second) + SLACK * n).all()
+        return
+    parts, T = several.parts_of(cal.row, k), len(learned)
+    splines = (1.0 + parts.spline_stale) * bounds.mixture_loss(2, T) + parts.spline_stale
+    for over in over_autos:
+        assert over[-1] <= bounds.several_late(cal) - splines + SLACK * n
+        assert over[-1] + over_expert[-1] <= bounds.several_late(cal) + SLACK * n
+    assert over_expert[-1] <= splines + SLACK * n
+
+
+@pytest.mark.parametrize("delay", [0, 50, 500])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("name", several_streams.STREAMS)
+def test_several_models_lose_no_more_than_the_bound(name: str, missing: float, delay: int) -> None:
+    for k in (2, 3):
+        scores, outcomes = several_streams.STREAMS[name](1500, k)
+        check_several(holes(scores, missing), outcomes, np.arange(1500) + 1 + delay if delay else None)
+
+
+@pytest.mark.parametrize("pattern", ["batches", "random", "some never"])
+@pytest.mark.parametrize("name", several_streams.STREAMS)
+def test_several_models_keep_their_certificate_in_any_order(name: str, pattern: str) -> None:
+    rng, at = np.random.default_rng(1), np.arange(600)
+    delay = rng.geometric(0.02, 600)
+    due = {
+        "batches": at // 70 * 70 + 70,
+        "random": at + delay,
+        "some never": np.where(rng.random(600) < 0.4, 600, at + delay),
+    }
+    scores, outcomes = several_streams.STREAMS[name](600, 2)
+    check_several(holes(scores, 0.4), outcomes, due[pattern])
+
+
+@pytest.mark.parametrize("delay", [0, 50, 500])
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+@pytest.mark.parametrize("name", several_streams.STREAMS)
+def test_several_models_keep_the_bound_in_the_long_run(name: str, missing: float, delay: int) -> None:
+    for k in (2, 3, 8):
+        scores, outcomes = several_streams.STREAMS[name](20_000, k)
+        check_several(holes(scores, missing), outcomes, np.arange(20_000) + 1 + delay if delay else None)
+
+
+def test_several_models_against_their_best_sequence() -> None:
+    """The best sequence with one change: found by trying every moment."""
+    n = 800
+    scores, outcomes = several_streams.halves(n, 2)
+    scores[n // 2 :] = scores[n // 2 :, ::-1]
+    issued, _ = play(Calibrator(models=2), scores, outcomes)
+    said = np.array([f.lanes for f in issued])
+    autos = said[:, 6:].reshape(n, 2, AUTO.receipt_width)[:, :, receipt.FORECAST]
+    loss = -np.log(np.where(outcomes[:, None] == 1.0, autos, 1.0 - autos)).cumsum(axis=0)
+    ours = -np.log(np.where(outcomes == 1.0, said[:, 3], 1.0 - said[:, 3])).sum()
+    best = (loss.min(axis=1) + (loss[-1] - loss).min(axis=1)).min()
+    assert ours <= best + bounds.several(2, n, changes=1) + SLACK
+
+
+def test_the_numbers_of_several_models() -> None:
+    for k, expected in ((2, (8.4, 9.8, 11.3)), (3, (8.9, 10.4, 11.9)), (8, (10.1, 11.7, 13.3))):
+        for T, nats in zip((10_000, 100_000, 1_000_000), expected, strict=True):
+            assert bounds.several(k, T) == pytest.approx(nats, abs=0.05)
+    assert bounds.several(2, 100, changes=3) == bounds.several(2, 100) + 3 * math.log(800.0)
+    assert bounds.several_late(Calibrator(models=3)) == 0.0
+    scores, outcomes = several_streams.halves(300, 3)
+    cal = Calibrator(models=3)
+    cal.run(scores, outcomes)
+    assert bounds.several_late(cal) == pytest.approx(bounds.several(3, 300), rel=1e-12)
+    cal.run(scores, outcomes, due=np.arange(300) + 50)
+    assert bounds.several_late(cal) > bounds.several(3, 550)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -173,6 +274,15 @@ def test_bounds_of_groups() -> None:
         (lambda: bounds.tops_sharpness(True, 9), "eps must be in [1e-12, 1], got True"),
         (lambda: bounds.hops_brier(0.1, 0), "T must be a whole number in [1, 1000000000000000], got 0"),
         (lambda: bounds.best_epsilon(100, None), "bound must be one of tops_sharpness"),
+        (lambda: bounds.several(1, 100), "k must be a whole number in [2, 16], got 1"),
+        (lambda: bounds.several(2, 0), "T must be a whole number in [1, 1000000000000000], got 0"),
+        (lambda: bounds.several(2, 9, -1), "changes must be a whole number in [0, 1000000000000000], got -1"),
+        (
+            lambda: bounds.several_late(Calibrator()),
+            "several_late needs a Calibrator with models, got Calibrator without",
+        ),
+        (lambda: bounds.several_late(None), "several_late needs a Calibrator with models, got NoneType without"),
+        (lambda: bounds.auto_late(Calibrator(models=2)), "bounds of AUTO need a Calibrator without models"),
         (lambda: bounds.best_epsilon(100, "ops"), "bound must be one of tops_sharpness, hops_sharpness"),
     ],
 )

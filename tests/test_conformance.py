@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conformance import CHECKS, Check, cases_of, cases_of_classes, same
+from conformance import CHECKS, Check, cases_of, cases_of_classes, cases_of_models, same
 from streams import STREAMS, extremes, variants
 
 from calibeat import Calibrator, Method
@@ -28,6 +28,13 @@ def test_conformance(check: Check, method: Method) -> None:
 @pytest.mark.parametrize("K", [2, 3, 10, 65, 300])
 def test_conformance_of_classes(check: Check, K: int, method: str) -> None:
     for case in cases_of_classes(K, method):
+        check(case)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("k", [2, 3, 8, 16])
+def test_conformance_of_models(check: Check, k: int) -> None:
+    for case in cases_of_models(k):
         check(case)
 
 

@@ -25,6 +25,7 @@ import group_streams
 import multi_streams
 import numpy as np
 import pytest
+import several_streams
 from banks import as_strings
 from conformance import delays
 from streams import STREAMS, drifting, extremes, variants
@@ -36,7 +37,7 @@ from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, M
 from calibeat.backtest.judge import segments
 from calibeat.backtest.judge.intervals import Intervals
 from calibeat.backtest.replay.tally import Counted, Tally
-from calibeat.core import algebra, kernel, layout, limits, loops, randomness, subset, vector
+from calibeat.core import algebra, kernel, layout, limits, loops, randomness, several, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.stats import STATS
 from calibeat.core.units import UNITS
@@ -495,6 +496,27 @@ def weights() -> None:
     calibeat.core.groups.find_cells(cells, words, cells.found)
     calibeat.core.groups.learn_weighted(spec, cells, host.row, 1.0, asked, 0, lesson, words, receipt)
     assert host.row[layout.N] == 1.0
+
+
+@compares("core_loops_run_models", "core_several_ask", "core_several_settle")
+def models() -> None:
+    """Batches at once, late and when all is over; single events by the entries for them; scores that are missing."""
+    for k, events in ((2, 100), (3, 50), (5, 30), (16, 8)):
+        for stream in several_streams.STREAMS.values():
+            scores, outcomes = stream(events, k)
+            scores = several_streams.holes(scores, 0.3)
+            for due in (None, delays(events), np.full(events, events)):
+                cal = Calibrator(models=k)
+                cal.run(scores, outcomes, due=due, finish=due is not None)
+                cal.predict_many(scores)
+        method = several.SeveralMethod(k)
+        row, room, receipts = method.initial_row(), method.scratch(), np.zeros((8, method.receipt_width))
+        for score, receipt in zip(scores, receipts, strict=False):
+            several.put_scores(k, score, receipt)
+            several.ask(k, row, receipt, room)
+        several.settle(k, row, 8.0, 1.0, receipts[7], room, True)
+        several.settle(k, row, 8.0, 0.0, receipts[0], room, False)
+        assert row[layout.N] == 2.0
 
 
 @compares("core_algebra_exps", "core_algebra_lns")

@@ -223,6 +223,11 @@ def test_what_cannot_be_a_forecast() -> None:
     Forecast(**{**good, "lanes": (0.5,) * MOST_GROUPED_RECEIPT})
     with pytest.raises(InvalidInput, match=f"at most {MOST_GROUPED_RECEIPT} numbers, got {MOST_GROUPED_RECEIPT + 1}"):
         Forecast(**{**good, "lanes": (0.5,) * (MOST_GROUPED_RECEIPT + 1)})
+    for models in (2, 16):
+        Forecast(**{**good, "lanes": (0.5,) * (6 + 12 * models)})
+    for width in (18, 19, 29, 31, 6 + 12 * 17):
+        with pytest.raises(InvalidInput, match=f"forecast lanes must be .* got {width}"):
+            Forecast(**{**good, "lanes": (0.5,) * width})
     for count in (1, 3):
         with pytest.raises(InvalidInput, match=f"hedge must be two pairs or nothing, got {count}"):
             Forecast(**{**good, "hedge": ((0.5, 0.5),) * count})

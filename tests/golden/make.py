@@ -1,7 +1,8 @@
 """Cut the golden vectors of this folder from the larger set: python tests/golden/make.py FOLDER
 
 FOLDER holds the larger set: `golden/open` (streams and scores), `auto/golden*_open.npz`, `groups/golden*_open.npz`,
-`weights/golden_open.npz`, `streams/dev.npz` and `paper/*.tex`. The README beside this script says what the files hold.
+`weights/golden_open.npz`, `several/golden_open.npz`, `streams/dev.npz` and `paper/*.tex`. The README beside this script
+says what the files hold.
 Nothing is computed here: every number is copied from the larger set. Running the script again gives the same arrays.
 """
 
@@ -155,6 +156,7 @@ def main(source: Path) -> None:
     groups = source / "groups"
     save(HERE / "groups.npz", join_groups(load(groups / "golden_open.npz"), load(groups / "golden_late2_open.npz")))
     save(HERE / "weights.npz", load(source / "weights" / "golden_open.npz"))
+    save(HERE / "several.npz", load(source / "several" / "golden_open.npz"))
     development = load(source / "streams" / "dev.npz")
     save(HERE / "abrupt.npz", {name: development[f"own_abrupt/0/{name}"] for name in ("score", "outcome")})
     tex = "".join(path.read_text() for path in sorted((source / "paper").glob("*.tex")))
