@@ -7,6 +7,7 @@ from ._compiled import Forecast, MultiForecast
 from ._version import __version__
 from .backtest import backtest
 from .core.auto import Lanes
+from .core.band import NOT_YET, Bands
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
 from .core.guard import Guard
@@ -73,6 +74,7 @@ __all__ = [
     "GTOPS",
     "HOBS",
     "HOPS",
+    "NOT_YET",
     "OBS",
     "OGD",
     "ONS",
@@ -86,6 +88,7 @@ __all__ = [
     "WHB",
     "WPS",
     "BacktestResult",
+    "Bands",
     "Bank",
     "Beta",
     "CalibeatError",

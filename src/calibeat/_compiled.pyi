@@ -7,6 +7,7 @@ import numpy.typing as npt
 from calibeat._util.types import UpdateStatus
 from calibeat.errors import InvalidInput
 
+REASONS: tuple[str, ...]  # for doubts about an interval, by their places on a receipt
 MADE_FROM: str  # a hash of the files that it was compiled from
 
 def checksum(content: Any, before: int) -> int: ...
@@ -39,6 +40,11 @@ class Forecast(float):
     hedge: tuple[tuple[float, float], ...]
     candidates: tuple[tuple[float, float], ...]
     words: tuple[int, ...]
+    low: float
+    high: float
+    outcomes: float
+    reason: str
+    band: tuple[Any, ...]
     def __init__(
         self,
         probability: float,
@@ -52,6 +58,7 @@ class Forecast(float):
         lanes: tuple[float, ...] = (),
         hedge: tuple[tuple[float, float], ...] = (),
         words: tuple[int, ...] = (),
+        band: tuple[Any, ...] = (),
     ) -> None: ...
     def __replace__(self, **changes: Any) -> Forecast: ...
     def to_dict(self) -> dict[str, Any]: ...

@@ -16,13 +16,20 @@ from numbers import Real
 from time import sleep
 
 from calibeat._util.check import check_number, check_outcome, check_score, check_trials, check_weight, check_whole
-from calibeat.errors import InvalidInput, OutcomeConflict
+from calibeat.errors import InvalidInput, OutcomeConflict, WithoutBand
 
 cdef object ZERO_OBJECT = 0, ONE_OBJECT = 1  # Python has one object for each
 cdef str MIXED_UP = "a call must not be interrupted by another one on the same rows in its own thread"
 NOT_MADE = "calibrator must be made by its __init__, got none: a subclass must call super().__init__()"
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
 _FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "issuer", "lanes")
+_OPTIONS = ("hedge", "words", "band")
+_BAND = ("low", "high", "outcomes", "reason")
+REASONS = ("", "too few outcomes", "untested", "drifting", "uneven")
+
+cdef enum:  # what a receipt has beside its lanes
+    HEDGED = 2  # two candidates, each with its weight
+    BANDED = 4  # low, high, outcomes, and the place of the reason
 
 
 # ---- a forecast -----------------------------------------------------------------------------------------------------
@@ -45,6 +52,11 @@ cdef class Forecast(float):
     lanes : what each part of a mixture said (`Lanes`, `Spline`); empty for the methods that have no such parts.
     hedge : the candidates if there are two, or nothing.
     words : hashes of the event's groups, one for each attribute; empty where the calibrator has no groups.
+    low, high : an interval for the share of ones among events with a score like this one, where the calibrator has
+        ``band=True``: about 9 times in 10. docs/how-to/how-sure.md.
+    outcomes : how many outcomes of exactly this score would make the forecast as good, in a world that stands still.
+    reason : why it may be worse: ``"too few outcomes"``, ``"untested"``, ``"drifting"``, ``"uneven"``; empty if nothing is.
+    band : these four, or nothing.
 
     It is a float. None of its fields can be changed. It equals a number that is its probability, and another forecast
     if all their fields are equal.
@@ -79,15 +91,15 @@ cdef class Forecast(float):
     cdef object origin  # of one that was made here: whose it is, so that nothing about it need be checked
     cdef bint is_made
     cdef Index width
-    cdef bint hedges
-    cdef double low, high, weight_low, weight_high
+    cdef int has  # HEDGED, BANDED, or neither
+    cdef double[4] extra  # what it has
     cdef double[MOST_RECEIPT] receipt
     cdef bytes wide  # of several models: the numbers of the receipt, which has no room for them; else None
     cdef bytes groups  # the words, 8 bytes each; None where there are none
 
     def __init__(
         self, double probability, score, double expert, Index bin, Index cell, Index event, Index seen,
-        str issuer not None, lanes=(), hedge=(), words=(),
+        str issuer not None, lanes=(), hedge=(), words=(), band=(),
     ):
         cdef Index i
         if self.is_made or self.origin is not None:  # a stream believes what its own forecasts say
@@ -108,15 +120,20 @@ cdef class Forecast(float):
         (<PyFloatObject*>self).ob_fval = probability
         self.heard = probability if isinstance(score, tuple) else score
         self.expert, self.bin, self.cell = expert, bin, cell
-        self.event, self.seen, self.width, self.hedges = event, seen, len(lanes), len(hedge) > 0
+        self.event, self.seen, self.width = event, seen, len(lanes)
         self.name, self.generation, self.is_made = name, generation, True
         if self.width > MOST_RECEIPT:
             self.wide = struct.pack(f"={self.width}d", *lanes)
         else:
             for i in range(self.width):
                 self.receipt[i] = lanes[i]
-        if self.hedges:
-            (self.low, self.weight_low), (self.high, self.weight_high) = hedge
+        if len(hedge) > 0:
+            self.has = HEDGED
+            (self.extra[0], self.extra[1]), (self.extra[2], self.extra[3]) = hedge
+        elif len(band) > 0:
+            self.has = BANDED
+            self.extra[0], self.extra[1], self.extra[2], reason = band
+            self.extra[3] = _place_of(reason)
 
     @property
     def issuer(self):
@@ -152,7 +169,39 @@ cdef class Forecast(float):
     @property
     def hedge(self):
         """The candidates if there are two, or nothing."""
-        return ((self.low, self.weight_low), (self.high, self.weight_high)) if self.hedges else ()
+        return ((self.extra[0], self.extra[1]), (self.extra[2], self.extra[3])) if self.has == HEDGED else ()
+
+    @property
+    def band(self):
+        """Low, high, outcomes and reason, or nothing."""
+        if self.has != BANDED:
+            return ()
+        return self.extra[0], self.extra[1], self.extra[2], REASONS[<Index>self.extra[3]]
+
+    @property
+    def low(self):
+        """The lower end of the interval."""
+        return self.number_of_band(0)
+
+    @property
+    def high(self):
+        """Its upper end."""
+        return self.number_of_band(1)
+
+    @property
+    def outcomes(self):
+        """How many outcomes of exactly this score would make the forecast as good."""
+        return self.number_of_band(2)
+
+    @property
+    def reason(self):
+        """Why it may be worse than the interval says; empty if nothing is known."""
+        return REASONS[<Index>self.number_of_band(3)]
+
+    cdef double number_of_band(self, int at) except? -1.0:
+        if self.has != BANDED:
+            raise WithoutBand(f"f.{_BAND[at]} requires Calibrator(band=True)")
+        return self.extra[at]
 
     @property
     def candidates(self):
@@ -160,18 +209,19 @@ cdef class Forecast(float):
         return self.hedge or ((self.probability, 1.0),)
 
     def __repr__(self):
-        values = {name: getattr(self, name) for name in (*_FIELDS, "hedge", "words") if name != "words" or self.words}
+        values = {name: getattr(self, name) for name in (*_FIELDS, "hedge")}
+        values.update({name: value for name in ("words", "band") if (value := getattr(self, name))})
         return f"Forecast({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def __reduce__(self):
         return Forecast.from_bytes, (self.to_bytes(),)
 
     cdef tuple fields(self):
-        return tuple([getattr(self, name) for name in (*_FIELDS, "hedge", "words")])
+        return tuple([getattr(self, name) for name in (*_FIELDS, *_OPTIONS)])
 
     def __replace__(self, **changes):
         """A receipt with other fields: ``copy.replace(forecast, event=3)`` of Python 3.13."""
-        fields = {name: getattr(self, name) for name in (*_FIELDS, "hedge", "words")}
+        fields = {name: getattr(self, name) for name in (*_FIELDS, *_OPTIONS)}
         if unknown := changes.keys() - fields.keys():
             raise TypeError(f"a forecast has no field {min(unknown)!r}")
         return Forecast(**{**fields, **changes})
@@ -194,6 +244,8 @@ cdef class Forecast(float):
         data = {"v": RECEIPT_FORMAT, **{name: getattr(self, name) for name in _FIELDS}, "candidates": self.candidates}
         if self.groups is not None:  # 64 bits are more than a number of JSON holds everywhere
             data["words"] = [f"{word:016x}" for word in self.words]
+        if self.has == BANDED:
+            data.update({name: value for name, value in zip(_BAND, self.band) if value != ""})
         data["seal"] = f"{self.sealed():016x}"
         return data
 
@@ -234,7 +286,11 @@ cdef class Forecast(float):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
         lanes = tuple([check_number("forecast lane", number) for number in data["lanes"]])
         words, seal = _words(data.get("words", ())), _seal_in(data["seal"])
-        made = Forecast(probability, score, expert, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
+        hedge, band = _pairs(data["candidates"]), ()
+        if "low" in data and not hedge:
+            band = tuple([check_number(f"forecast {name}", data.get(name)) for name in _BAND[:3]])
+            band = (*band, data.get("reason", ""))
+        made = Forecast(probability, score, expert, *places, str(data["issuer"]), lanes, hedge, words, band)
         if type(score) is tuple and made.score != score:
             raise InvalidInput(f"forecast score must be that of its lanes, {made.score}, got {data['score']!r:.60}")
         (<Forecast>made).seal = seal
@@ -251,14 +307,15 @@ cdef class Forecast(float):
         bytes   hold
         ======  ==============================================================================
         0       the version, 2
-        1       how many candidates are given: 0 or 2
+        1       what bytes 72 to 103 hold: 2 two candidates, 4 a band, 0 nothing
         2       how many lanes follow
         3       how many words follow
         4-7     the generation: the number behind the issuer's name, 0 if it has none
         8-39    bin, cell, event, seen: whole numbers of 8 bytes
         40-47   the issuer's name: 16 hexadecimal digits
         48-71   probability, score, expert: floats of 8 bytes
-        72-103  the two candidates, each a point and its weight: floats, 0 if there are none
+        72-103  the two candidates, each a point and its weight: floats, 0 if there are none; or low, high, outcomes,
+                and the reason: 0 none, 1 too few outcomes, 2 untested, 3 drifting, 4 uneven
         104-    the lanes: floats; then the words: whole numbers of 8 bytes, without a sign
         last 8  the seal, a checksum of all that stands before it
         ======  ==============================================================================
@@ -273,9 +330,9 @@ cdef class Forecast(float):
     cdef bytes contents(self):
         """All but the seal."""
         head = _HEAD.pack(
-            RECEIPT_FORMAT, 2 * self.hedges, self.width + 256 * len(self.words), self.generation, self.bin, self.cell,
+            RECEIPT_FORMAT, self.has, self.width + 256 * len(self.words), self.generation, self.bin, self.cell,
             self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.heard, self.expert,
-            self.low, self.weight_low, self.high, self.weight_high,
+            self.extra[0], self.extra[1], self.extra[2], self.extra[3],
         )
         return head + struct.pack(f"<{self.width}d{len(self.words)}Q", *self.lanes, *self.words)
 
@@ -303,19 +360,21 @@ cdef class Forecast(float):
         lanes, words = int.from_bytes(data[2:3], "little"), int.from_bytes(data[3:4], "little")
         if len(data) != _HEAD.size + 8 * (lanes + words) + 8:
             raise InvalidInput(f"forecast must have {_HEAD.size + 8 * (lanes + words) + 8} bytes, got {len(data)}")
-        _, pairs, _, generation, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
-        if pairs not in (0, 2) or (pairs == 0 and data[72:104] != bytes(32)):
+        _, has, _, generation, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
+        if has not in (0, HEDGED, BANDED) or (has == 0 and data[72:104] != bytes(32)):
             raise InvalidInput(f"forecast must have no candidates or two, got damaged ones - at event {counts[2]}")
         issuer = _issuer_of(int.from_bytes(name, "big"), generation)
         numbers = struct.unpack_from(f"<{lanes}d{words}Q", data, _HEAD.size)
-        hedge, seal = ((p, u), (q, v))[:pairs], int.from_bytes(data[len(data) - 8 :], "little")
-        if not words and not pairs and min(counts) >= 0 and math.isfinite(sum(numbers, probability + score + expert)):
+        hedge, seal = ((p, u), (q, v)) if has == HEDGED else (), int.from_bytes(data[len(data) - 8 :], "little")
+        if not words and not has and min(counts) >= 0 and math.isfinite(sum(numbers, probability + score + expert)):
             made = Forecast(probability, score, expert, *counts, issuer, numbers)
             (<Forecast>made).seal = seal
             return made
         named = dict(zip(_FIELDS, (probability, score, expert, *counts, issuer, numbers[:lanes])))
         if words:
             named["words"] = [f"{word:016x}" for word in numbers[lanes:]]
+        if has == BANDED:
+            named.update(zip(_BAND, (p, u, q, REASONS[int(v)] if v in range(len(REASONS)) else v)))
         return cls.from_dict({**named, "candidates": hedge, "v": RECEIPT_FORMAT, "seal": f"{seal:016x}"})
 
 
@@ -327,6 +386,13 @@ cdef object _new_of_many(type kind, PyObject* arguments, PyObject* names):
     return _new_forecast(kind, <PyObject*>(), NULL)
 
 (<PyTypeObject*>Forecast).tp_new = <newfunc>_new_of_many
+
+
+def _place_of(reason):
+    """Where a reason stands among all."""
+    if reason not in REASONS:
+        raise InvalidInput(f"forecast reason must be one of {', '.join(map(repr, REASONS))}, got {reason!r:.60}")
+    return REASONS.index(reason)
 
 
 cdef bint _is_hexadecimal(str text, Index digits):
@@ -1108,11 +1174,14 @@ cdef class StreamRows:
         self.latest = -1
         played = self.ask(row, score, 0.0, words, self.scratch)
         if self.spec.draws and played.low != played.high:  # the draw matters: only now is it worth making
-            forecast.hedges = True
-            forecast.low, forecast.weight_low, forecast.high, forecast.weight_high = (
+            forecast.has = HEDGED
+            forecast.extra[0], forecast.extra[1], forecast.extra[2], forecast.extra[3] = (
                 played.low, played.weight, played.high, 1.0 - played.weight
             )
             played = self.ask(row, score, uniform_of(stream._draws_key, <uint64_t>event), words, self.scratch)
+        if self.spec.band > 0:
+            forecast.has = BANDED
+            ask_how_sure(&self.spec, row, &self.asked, played.forecast, self.scratch, F64(&forecast.extra[0], 4))
         (<PyFloatObject*>forecast).ob_fval = played.forecast
         forecast.heard, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
@@ -1195,17 +1264,21 @@ cdef class StreamRows:
 
     @cython.critical_section
     def _peek(self, Stream stream, score, bytes words=None):
-        """What `_forecast` would say of one event: a number, or K of them."""
+        """What `_forecast` would say of one event: a number, or K of them; where it says how sure it is, that too."""
         cdef object probabilities
         cdef F64 out
+        cdef double[4] extra
+        if self.spec.band > 0:
+            probability = self.peeked(stream, score, NULL, F64(&extra[0], 4))
+            return probability, extra[0], extra[1], extra[2], REASONS[<Index>extra[3]]
         if self.K == 1:
-            return self.peeked(stream, score, self.checked_words(words))
+            return self.peeked(stream, score, self.checked_words(words), F64(NULL, 0))
         if self.models > 0:
             return self.peeked_models(stream, F64_of(score, "score"))
         probabilities = numpy.empty(self.K)
         out = F64_of(probabilities, "probabilities")
         if self.is_pair:
-            out.data[1] = self.peeked(stream, score[1], NULL)
+            out.data[1] = self.peeked(stream, score[1], NULL, F64(NULL, 0))
             out.data[0] = 1.0 - out.data[1]
         else:
             self.latest = -1
@@ -1221,12 +1294,17 @@ cdef class StreamRows:
         return k_core_several_ask(self.models, self.row_of(stream._slot), self.scratch, self.work)
 
     @cython.final
-    cdef double peeked(self, Stream stream, double score, int64_t* words) noexcept:
+    cdef double peeked(self, Stream stream, double score, int64_t* words, F64 extra) noexcept:
         cdef double[MOST_RECEIPT] receipt
+        cdef Played played
+        cdef F64 asked = F64(&receipt[0], self.scratch.n), row = self.row_of(stream._slot)
         cdef uint64_t event = <uint64_t>self.stats_of(stream._slot)[EVENTS]
         cdef double u = uniform_of(stream._draws_key, event) if self.spec.draws else 0.0
         self.latest = -1
-        return self.ask(self.row_of(stream._slot), score, u, words, F64(&receipt[0], self.scratch.n)).forecast
+        played = self.ask(row, score, u, words, asked)
+        if extra.n > 0:
+            ask_how_sure(&self.spec, row, &self.asked, played.forecast, asked, extra)
+        return played.forecast
 
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
@@ -1612,6 +1690,12 @@ cdef Played ask_auto(Spec* spec, F64 row, double score, F64 receipt, Asked* aske
     cdef Spec auto = k_core_kernel_as_auto(spec[0])
     asked[0] = k_core_kernel_ask(auto, row, score, receipt)
     return k_core_kernel_play(auto, row, asked[0], 0.0, receipt)
+
+
+cdef apart_void ask_how_sure(
+    Spec* spec, F64 row, Asked* asked, double forecast, F64 receipt, F64 numbers
+) noexcept nogil:
+    k_core_kernel_note_how_sure(spec[0], row, asked[0], forecast, receipt, numbers)
 
 
 # With groups. They stand apart: calls without groups shall not pay for their room on the stack.

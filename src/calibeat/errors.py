@@ -11,6 +11,10 @@ class InvalidInput(CalibeatError, ValueError):
     """A score, an outcome, an array or a hyper-parameter breaks the rule that the message states."""
 
 
+class WithoutBand(InvalidInput, AttributeError):
+    """A forecast without a band is asked how sure it is."""
+
+
 class UnknownMethod(CalibeatError, ValueError):
     """No method has that name."""
 

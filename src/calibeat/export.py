@@ -260,6 +260,7 @@ class Export:
 
 def frozen_map(method: Method, row: list[float]) -> Export:
     """See `Calibrator.export`."""
+    row = row[: method.plain_width]
     features, learner, calibeater = method.features, method.learner, method.calibeater
     for part in (method.guard, calibeater, learner):
         if part is not None and part.no_formula:

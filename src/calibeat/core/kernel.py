@@ -41,6 +41,7 @@ from .auto import (
     temper_lanes,
     weigh_evidence,
 )
+from .band import Band, band_of, record_outcome
 from .calibeating import KEEP, MOST_IMAGINED, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .features import BETA, HISTOGRAM, RAW, features_of, logit_of
 from .guard import clip_expert, guard, guard_step
@@ -172,6 +173,21 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 
 
 @kernel
+def how_sure(spec: Spec, row: Vector, asked: Asked, forecast: float, receipt: Vector) -> Band:
+    """The band of a forecast that was just played."""
+    found = band_of(row, spec.band, spec.clip, spec.cells, spec.horizon, asked.x0, asked.x1, receipt)
+    low, high = in_truth(spec.odds, found.low), in_truth(spec.odds, found.high)
+    return Band(min(low, forecast), max(high, forecast), found.outcomes, found.reason)
+
+
+@kernel
+def note_how_sure(spec: Spec, row: Vector, asked: Asked, forecast: float, receipt: Vector, numbers: Vector) -> None:
+    """Write it where an answer is kept: four numbers."""
+    found = how_sure(spec, row, asked, forecast, receipt)
+    numbers[0], numbers[1], numbers[2], numbers[3] = found.low, found.high, found.outcomes, found.reason
+
+
+@kernel
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, outcome: Outcome, receipt: Vector) -> float:
     """Learn the outcome of an event whose expert would now say what was asked, and whose forecast played `cell`; t is
     the number of forecasts made so far -> its weight, as it was clipped."""
@@ -235,6 +251,8 @@ def issued_or_expert(spec: Spec, asked: Asked, receipt: Vector) -> float:
 @kernel
 def learn_lesson(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, lesson: Lesson, receipt: Vector) -> None:
     """All parts learn an outcome."""
+    if spec.mixes and spec.band > 0:
+        record_outcome(row, spec.band, spec.clip, spec.cells, spec.horizon, asked.x0, asked.x1, lesson, receipt)
     late = blank(LATE)
     back = look_back(spec, row, asked, lesson, receipt[EXPERT] if spec.mixes else 0.0, receipt, late)
     settle_learner(spec, row, asked, lesson, receipt, back)

@@ -68,3 +68,4 @@ class Spec(NamedTuple):
     classes: int = 0  # K; 0: two classes, and a score is one number
     vector: int = 0  # of K classes: which method (`vector.CODES`)
     models: int = 0  # how many scores an event has, one of each model (`several`); 0: one
+    band: int = 0  # where the record of the band begins, behind the rest of the row; 0: there is none

@@ -28,7 +28,7 @@ from .groups import (
     settle_found,
     settle_grouped,
 )
-from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, play, settle, settle_weighted
+from .kernel import Asked, Played, as_auto, ask, ask_again, is_auto, note_how_sure, play, settle, settle_weighted
 from .layout import N, Spec
 from .learners import ONS_STEP
 from .several import ROOM, put_scores
@@ -83,7 +83,7 @@ class Batch(NamedTuple):
     number for each, NaN where it is missing, and `work` is scratch too. With groups `words` has those of
     the attributes of each event, one event behind the other. `weights` and `trials` are those of the outcomes: none
     where all are 1. With trials an outcome is the share of ones. `learnt` gets the weights as they were clipped, if it
-    has room.
+    has room. `bands` gets four numbers for each event (`band.Band`), if it has room.
     """
 
     scores: Vector
@@ -96,6 +96,7 @@ class Batch(NamedTuple):
     weights: Vector = NO_NUMBERS
     trials: Vector = NO_NUMBERS
     learnt: Vector = NO_NUMBERS
+    bands: Vector = NO_NUMBERS
 
 
 class Late(NamedTuple):
@@ -377,6 +378,8 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
             u = batch.u[i - begin] if spec.draws else 0.0
             played = play_any(spec, cells, row, asked, u, words, receipt, grouped)
             forecast[0] = played.forecast
+            if spec.mixes and spec.band > 0 and len(batch.bands) > 0:
+                note_how_sure(spec, row, asked, played.forecast, receipt, batch.bands[4 * i : 4 * i + 4])
             if delayed:
                 if spec.calibeater != SPLINE:  # which plays no cell
                     late.cells[i] = played.cell
@@ -394,6 +397,9 @@ def event_loop(  # noqa: C901, PLR0915 - one loop for all hosts
         if kind != MODELS and delayed and slot < late.raw_below and row[N] == 0.0:
             for k in range(K):
                 forecast[k] = score[k]
+            if spec.mixes and spec.band > 0 and len(batch.bands) > 0:
+                batch.bands[4 * i] = min(batch.bands[4 * i], score[0])
+                batch.bands[4 * i + 1] = max(batch.bands[4 * i + 1], score[0])
     place[EVENT], place[ARRIVED] = end, arrived
 
 
@@ -460,3 +466,5 @@ def predict_many(spec: Spec, cells: Cells, streams: Streams, fresh: Vector, batc
             asked, words = ask(spec, row, score[0], receipt), batch.words[i * attributes : (i + 1) * attributes]
             u, grouped = batch.u[i] if spec.draws else 0.0, cells.columns > 0
             forecast[0] = play_any(spec, cells, row, asked, u, words, receipt, grouped).forecast
+            if spec.band > 0 and len(batch.bands) > 0:
+                note_how_sure(spec, row, asked, forecast[0], receipt, batch.bands[4 * i : 4 * i + 4])

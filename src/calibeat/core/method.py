@@ -18,6 +18,7 @@ from calibeat.errors import InvalidInput, UnknownMethod
 
 from .algebra import ln
 from .auto import Lanes
+from .band import columns_of_records, new_record, params_of_record, record_limits
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
 from .guard import Guard
@@ -47,6 +48,7 @@ class Method:
     guard : a last stage with a guarantee against any opponent: `Guard`; None issues the calibeater's forecast.
     kept : the shares of ones and of zeros that the log kept, such as ``(1.0, 0.05)``; None: it kept all. Scores and
         forecasts are true probabilities. What stands between them, and what is learnt, is in the odds of the log.
+    band : whether forecasts say how sure they are: `low`, `high`, `outcomes`, `reason`. AUTO's only.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class Method:
     calibeater: Calibeater | None = None
     guard: Guard | None = None
     kept: tuple[float, float] | None = None
+    band: bool = False
 
     def __post_init__(self) -> None:
         if self.kept is not None:
@@ -88,6 +91,11 @@ class Method:
             self.calibeater.check_features(self.features)
         if self.guard is not None and self.calibeater is not None and self.calibeater.draws:
             raise InvalidInput("Guard needs an expert that is not drawn at random, got Hedging as calibeater")
+        if type(self.band) is not bool:
+            raise InvalidInput(f"band must be True or False (only one level was measured), got {self.band!r:.60}")
+        if self.band and [getattr(self, slot) for slot in PARTS] != [Beta(), Lanes(), Spline(), None]:
+            got = name_of(dataclasses.replace(self, kept=None, band=False)) or "another method"
+            raise InvalidInput(f"the interval requires AUTO: Calibrator('auto', band=True), got {got}")
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -143,13 +151,25 @@ class Method:
     def _tail(self) -> list[float]:
         return [] if self.learner is None else self.learner.tail()
 
+    @property
+    def _record(self) -> list[float]:
+        return new_record() if self.band else []
+
+    @property
+    def plain_width(self) -> int:
+        """The width of a row without the record of the band."""
+        return self.width - len(self._record)
+
     def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, weights, theta, matrix, cells, guard, evidence, tail]."""
+        """The row of a stream that has seen nothing: [t, n, weights, theta, matrix, cells, guard, evidence, tail, ...].
+
+        The record of the band is its end.
+        """
         cells = [] if self.calibeater is None else self.calibeater.initial()
         guard = [] if self.guard is None else self.guard.initial()
         evidence = [0.0, 1.0] if self.mixes else []
         counts = [0.0] * (2 + WEIGHT_SUMS)
-        return np.array([*counts, *self._initial_parameters(), *cells, *guard, *evidence, *self._tail])
+        return np.array([*counts, *self._initial_parameters(), *cells, *guard, *evidence, *self._tail, *self._record])
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:
@@ -166,7 +186,7 @@ class Method:
         numbers: dict[str, Any] = {}
         for part in self.parts:
             numbers.update(part.numbers())
-        end, cells = self.width - len(self._tail), THETA + len(self._initial_parameters())
+        end, cells = self.plain_width - len(self._tail), THETA + len(self._initial_parameters())
         numbers.update(
             cells=cells,
             receipt=self.receipt_width,
@@ -175,6 +195,7 @@ class Method:
             mixes=self.mixes,
             draws=self.draws,
             odds=self.odds,
+            band=self.plain_width if self.band else 0,
         )
         if self.guard is not None:
             guard = end - 2 * self.mixes - len(self.guard.initial())
@@ -191,18 +212,20 @@ class Method:
         blocks += [] if self.calibeater is None else self.calibeater.limits()
         blocks += [] if self.guard is None else self.guard.limits()
         blocks += [evidence(NATS_PER_OUTCOME, 35.0)] if self.mixes else []  # a clip of 1e-15 is 34.5 nats from 1
-        return blocks + ([] if self.learner is None else self.learner.tail_limits())
+        blocks += [] if self.learner is None else self.learner.tail_limits()
+        return blocks + (record_limits() if self.band else [])
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         """As a dataclass shows itself, but without an empty guard. A stream's receipts are named after this text."""
         shown = [slot for slot in (*PARTS, "kept") if slot not in ("guard", "kept") or getattr(self, slot) is not None]
+        shown += ["band"] if self.band else []
         return f"Method({', '.join(f'{slot}={getattr(self, slot)!r}' for slot in shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy the parts only: the rest is made from them."""
-        return Method, (*(getattr(self, slot) for slot in PARTS), self.kept)
+        return Method, (*(getattr(self, slot) for slot in PARTS), self.kept, self.band)
 
     def to_dict(self) -> dict[str, Any]:
         """The method as JSON-able data; `from_dict` is the inverse.
@@ -212,7 +235,8 @@ class Method:
         {'kind': 'ons', 'gamma': 0.1, 'rho': 100.0, 'radius': 100.0}
         """
         kept = {} if self.kept is None else {"kept": list(self.kept)}
-        return {**{slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}, **kept}
+        band = {"band": True} if self.band else {}
+        return {**{slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}, **kept, **band}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Method:
@@ -225,10 +249,10 @@ class Method:
         described = repr(data)
         method: Method | None = READ.get(described)  # with all that follows from its parts
         if method is None:
-            if not isinstance(data, Mapping) or set(data) - {"kept"} != set(PARTS):
+            if not isinstance(data, Mapping) or set(data) - {"kept", "band"} != set(PARTS):
                 raise InvalidInput(f"method must be an object with {', '.join(PARTS)}, got {data!r:.60}")
             parts = {slot: _part_from_dict(slot, data[slot]) for slot in PARTS}
-            method = cls(**parts, kept=data.get("kept"))
+            method = cls(**parts, kept=data.get("kept"), band=data.get("band", False))
             if len(READ) >= _MOST_READ:
                 READ.clear()
             READ[described] = method
@@ -275,6 +299,7 @@ def params_of(method: Any, row: Any) -> dict[str, Any]:
     if not isinstance(method, Method):  # of many classes
         return dict(method.params(row))
     params: dict[str, Any] = {}
+    record, row = row[method.plain_width :], row[: method.plain_width]
     if method.features is not None:
         learner = method.learner
         params = method.features.params(row) if learner is None else learner.params(row, method.features)
@@ -282,6 +307,8 @@ def params_of(method: Any, row: Any) -> dict[str, Any]:
         at = method.spec.guard
         params = {**params, "guard": method.guard.params(row[at : at + len(method.guard.initial())])}
     params = _in_truth(method, params)
+    if method.band:
+        params["band"] = params_of_record(record)
     return {**params, "weights": params_of_weights(method, row)} if row[TOTAL] > 0.0 else params
 
 
@@ -318,7 +345,9 @@ def params_of_rows(method: Any, rows: Vector) -> Columns:
         return {}
     if method.learner is None:
         return _in_truth(method, dict(method.features.params(rows.T)))
-    return _in_truth(method, dict(method.learner.params_of_rows(rows, method.features)))
+    record, rows = rows[:, method.plain_width :], rows[:, : method.plain_width]
+    found = _in_truth(method, dict(method.learner.params_of_rows(rows, method.features)))
+    return {**found, **columns_of_records(record)} if method.band else found
 
 
 def on_the_ball(method: Method, row: Any) -> bool:
@@ -408,8 +437,8 @@ def described(method: Any) -> str:
     >>> described(dataclasses.replace(OPS, kept=(1.0, 0.05)))
     'OPS, kept=(1.0, 0.05)'
     """
-    kept = getattr(method, "kept", None)
-    name = name_of(method if kept is None else dataclasses.replace(method, kept=None))
+    kept, band = getattr(method, "kept", None), getattr(method, "band", False)
+    name = name_of(dataclasses.replace(method, kept=None, band=False) if kept is not None or band else method)
     if name is None:
         return repr(method)
-    return name.upper() if kept is None else f"{name.upper()}, kept={kept}"
+    return name.upper() + ("" if kept is None else f", kept={kept}") + (", band=True" if band else "")

@@ -99,7 +99,7 @@ def auto_spec() -> Spec:
     """The spec of AUTO, number by number in the order of `Spec`."""
     return Spec(
         BETA, 3, AUTO_CLIP, 1.0, 0, LANES, 0.0, 0.0, 0.0, SPLINE, 10.0, 0.0, 0.0, False, AUTO_CELLS, RECEIPT_WIDTH,
-        AUTO_EVIDENCE, True, False, 0, 0.0, 0.0, 0.0, 0, AUTO_HORIZON, 0, 0, 0,
+        AUTO_EVIDENCE, True, False, 0, 0.0, 0.0, 0.0, 0, AUTO_HORIZON, 0, 0, 0, 0,
     )  # fmt: skip
 
 

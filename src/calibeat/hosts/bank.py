@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
@@ -26,6 +27,7 @@ from calibeat._util.columns import like
 from calibeat._util.files import checked_path
 from calibeat._util.processes import usable_cores
 from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
+from calibeat.core.band import Bands
 from calibeat.core.layout import N
 from calibeat.core.limits import MOST_COUNT, check_row, check_rows
 from calibeat.core.loops import NO_NUMBERS
@@ -52,6 +54,7 @@ from .calibrator import (
     read_counts,
     read_weights,
     refuse_models,
+    with_band,
 )
 from .keyed_rows import NO_GROUPS, KeyedRows, SlotWatch
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -88,6 +91,7 @@ class Bank:
     monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
         `broken`, `miscalibrated`, `table` and docs/monitor.md.
     kept : the shares of ones and of zeros that the log kept, as of a `Calibrator`.
+    band : whether forecasts say how sure they are, as of a `Calibrator`: AUTO only.
     notice : a `Notice`; each key then has one with its settings: that nothing comes, that the score has moved. See
         `check`, `away`, `table`. The time of an event is what its clock says, or what `times` say.
     threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
@@ -140,6 +144,8 @@ class Bank:
         kept: tuple[float, float] | None = None,
         groups: Any = None,
         models: Any = None,
+        band: bool = False,
+        level: None = None,
     ) -> None:
         refuse_groups(groups)
         refuse_models(models, "Bank")
@@ -147,6 +153,7 @@ class Bank:
             method = method_named(method)
         if kept is not None:
             method = replace(method, kept=kept)
+        method = with_band(method, band, level)
         if method.needs_history:
             raise InvalidInput(
                 f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
@@ -304,7 +311,8 @@ class Bank:
         >>> {name: column.round(3).tolist() for name, column in bank.params.items()}
         {'key': [7, 8], 'a': [1.0, 1.0], 'b': [0.098, -0.05]}
 
-        For AUTO also the weight of each lane, named as in `Calibrator.params`.
+        For AUTO also the weight of each lane, named as in `Calibrator.params`; with a band `blocks`, `outside`
+        and `kappa`.
         """
         with self._rows as rows:
             rows.ready()
@@ -493,6 +501,7 @@ class Bank:
         finish: bool = False,
         threads: int | None = None,
         groups: Any = None,
+        band: bool = False,
     ) -> Any:
         """Predict and then update, event after event in the order of the arrays, each on the row of its key.
 
@@ -515,6 +524,7 @@ class Bank:
             that a key learns at once are learnt in the order of these times.
         finish : outcomes that are due later are learnt at the end, after the last event, in the order of `due`.
         threads : for this batch, instead of the bank's own number.
+        band : return `Bands` (probabilities, low, high, outcomes, reason), where the bank has a band.
 
         Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
         wrong with one, none. Ctrl-C is heard when all of the batch is done: ten million events take some seconds.
@@ -547,13 +557,15 @@ class Bank:
             labels, trials = read_counts(rows, outcomes, of, needed, optional=True)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         heavy = read_weights(rows, weights, trials, labels, needed)
-        batch = StreamBatch(probabilities, labels, planned, mature is not None, None, issued, heavy, trials)
+        bands = rows.bands_for(n, band)
+        batch = StreamBatch(probabilities, labels, planned, mature is not None, None, issued, heavy, trials, bands)
         workers = self._threads if threads is None else thread_count(threads)
         with rows:
             self._ready_to("learn")
-            return self._given_back(scores, rows.run(rows.add(rows.check_kind(column)), batch, workers))
+            forecasts = self._given_back(scores, rows.run(rows.add(rows.check_kind(column)), batch, workers))
+        return Bands.of(forecasts, bands) if band else forecasts
 
-    def predict_many(self, keys: Any, scores: Any, groups: Any = None) -> Any:
+    def predict_many(self, keys: Any, scores: Any, groups: Any = None, *, band: bool = False) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         A key that the bank does not know gets the forecast that it would get as a new one.
@@ -569,13 +581,14 @@ class Bank:
         refuse_groups(groups)
         column, probabilities, rows = check_keys(keys), self._check_scores(scores), self._rows
         check_lengths(keys=len(column), scores=len(probabilities) // rows.method.numbers)
-        if not rows.writable:  # the rows do not change, so several threads may work at the same time
-            forecasts = rows.predict_keys(rows.find(rows.check_kind(column)), column, probabilities)
-            return self._given_back(scores, forecasts)
-        with rows:
-            rows.ready()
-            forecasts = rows.predict_keys(rows.find(rows.check_kind(column)), column, probabilities)
-        return self._given_back(scores, forecasts)
+        bands = rows.bands_for(len(column), band)
+        # Where the rows do not change, several threads may work at the same time.
+        with rows if rows.writable else nullcontext():
+            if rows.writable:
+                rows.ready()
+            forecasts = rows.predict_keys(rows.find(rows.check_kind(column)), column, probabilities, bands)
+        given = self._given_back(scores, forecasts)
+        return Bands.of(given, bands) if band else given
 
     def fold(
         self,

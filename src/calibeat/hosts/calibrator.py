@@ -35,6 +35,7 @@ from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import ln
+from calibeat.core.band import Bands, Estimate
 from calibeat.core.layout import SQUARES, TOTAL, N
 from calibeat.core.limits import check_row
 from calibeat.core.loops import NO_NUMBERS
@@ -315,6 +316,18 @@ def issuer_name(method: Any, seed: int, stream: int | str, groups: str = "") -> 
     return stream_key(stream_key(seed, stream), repr(method) + groups)
 
 
+def with_band(method: Method, band: bool, level: Any = None) -> Method:
+    """The method, with the band if that is asked: what refuses a band for other hosts refuses it here.
+
+    Raises
+    ------
+    InvalidInput : the method knows of no band, or a level is given.
+    """
+    if level is not None:
+        raise InvalidInput("level must be left out: the interval has one level, which is the one that was measured")
+    return method if band is False else replace(method, band=band)
+
+
 def read_weights(rows: Rows, weights: Any, trials: Vector, outcomes: Vector, needed: Flags | None = None) -> Vector:
     """The weights of outcomes, none where all are 1; those not needed are not read, nor where an outcome is NaN.
 
@@ -436,6 +449,8 @@ class Calibrator(Stream):
     kept : the shares of ones and of zeros that the log kept, where negatives were thinned before you see them:
         ``(1.0, 0.05)`` kept every one and a twentieth of the zeros. Scores and forecasts are then true probabilities,
         and no weights are needed. docs/how-to/sampled-logs.md.
+    band : whether forecasts say how sure they are: `low`, `high`, `outcomes`, `reason`; AUTO only, without groups.
+        Forecasts are the same. docs/how-to/how-sure.md.
     groups : names of attributes of each event, such as country and device, or a `Number` for one such as age, or a
         `Groups`. Forecasts then hold within each of their values, not only on average; methods with `Lanes` (AUTO,
         GAUTO).
@@ -491,6 +506,8 @@ class Calibrator(Stream):
         kept: tuple[float, float] | None = None,
         groups: Groups | Attributes | None = None,
         models: int | Sequence[str] | None = None,
+        band: bool = False,
+        level: None = None,
     ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
@@ -498,9 +515,10 @@ class Calibrator(Stream):
             from .models import Models
 
             self._models = Models(models)
-            self._models.check_setting(method, kept, groups)
+            self._models.check_setting(method, kept, groups, band)
         if kept is not None:
             method = replace(method, kept=kept)
+        method = with_band(method, band, level)
         self._seed, self._stream = check_whole("seed", seed, -(2**63), 2**63 - 1), checked_stream(stream)
         table, own = None, ""
         served: Method | SeveralMethod = method
@@ -572,14 +590,17 @@ class Calibrator(Stream):
     def peek(self, score: Any, groups: Any = None) -> Any:
         """What `predict` would say of a score, and of its groups, now. No event is made, nothing changes.
 
+        With ``band=True`` the number also has `low`, `high`, `outcomes` and `reason`.
+
         >>> from calibeat import Calibrator, OPS
         >>> cal = Calibrator(OPS)
         >>> cal.peek(0.25), cal.events
         (0.25, 0)
         """
         score, words = self._check_score(score), self._made()._words(groups)
-        with self._held():
-            return self._rows._peek(self, score, words)
+        with self._held() as rows:
+            said = rows._peek(self, score, words)
+            return Estimate(*said) if rows.method.spec.band else said
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -596,7 +617,8 @@ class Calibrator(Stream):
         times: Any = None,
         outcome_times: Any = None,
         finish: bool = False,
-    ) -> Vector:
+        band: bool = False,
+    ) -> Any:
         """Predict and then update, event after event; the same bits as doing so one by one.
 
         Parameters
@@ -619,6 +641,7 @@ class Calibrator(Stream):
         outcome_times : with `times`, instead of `due`: when each outcome is known; missing where it never is. It is
             learnt before the first prediction at that time or later, in the order of these times.
         finish : outcomes that are due later are learnt at the end, after the last prediction, in the order of `due`.
+        band : return `Bands` (probabilities, low, high, outcomes, reason), where the calibrator has a band.
 
         Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
 
@@ -647,15 +670,20 @@ class Calibrator(Stream):
             check_lengths(scores=n, outcomes=len(labels))
         heavy = read_weights(rows, weights, trials, labels, needed)
         words = self._check_groups(groups, n)
-        batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued, heavy, trials)
-        return self._given_back(scores, rows.run_stream(self, batch))
+        bands = rows.bands_for(n, band)
+        batch = StreamBatch(probabilities, labels, planned, mature is not None, words, issued, heavy, trials, bands)
+        forecasts = self._given_back(scores, rows.run_stream(self, batch))
+        return Bands.of(forecasts, bands) if band else forecasts
 
-    def predict_many(self, scores: npt.ArrayLike, groups: Any = None) -> Vector:
+    def predict_many(self, scores: npt.ArrayLike, groups: Any = None, *, band: bool = False) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict_many([0.1, 0.9]).round(12)
         array([0.1, 0.9])
+        >>> bands = Calibrator(band=True).predict_many([0.1, 0.9], band=True)
+        >>> bands.low.round(2), bands.high.round(2)
+        (array([0.  , 0.29]), array([0.71, 1.  ]))
 
         Raises
         ------
@@ -665,7 +693,9 @@ class Calibrator(Stream):
         n = len(probabilities) // self._made().method.numbers
         check_lengths(scores=n)
         words = self._check_groups(groups, n)
-        return self._given_back(scores, self._rows.predict_many(self, probabilities, words))
+        bands = self._rows.bands_for(n, band)
+        forecasts = self._given_back(scores, self._rows.predict_many(self, probabilities, words, bands))
+        return Bands.of(forecasts, bands) if band else forecasts
 
     def issue(self, scores: npt.ArrayLike, groups: Any = None) -> Receipts:
         """Forecast many events -> a batch of receipts. The same bits as `predict` one by one.
@@ -1028,6 +1058,9 @@ class Calibrator(Stream):
         For `Lanes`, with x = logit f and g = log f + log(1 - f) + log 4: slope a of x, bend c of g and offset b, as
         means over the lanes with their weights (the raw score counts as (1, 0, 0), the paper's OPS as (a, 0, b)), and
         under ``"lanes"`` the weights themselves, which say how fast the world moves.
+
+        With ``band=True``, ``"band"`` has the record of the intervals: how many blocks of outcomes were judged, how
+        many lay outside, and kappa, by which the blocks have widened the variance.
 
         >>> from calibeat import Calibrator, OBS
         >>> Calibrator().params["lanes"]["slow"] == 1 / 6

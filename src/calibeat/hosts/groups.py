@@ -632,6 +632,8 @@ class GroupTable:
     def __init__(self, groups: Groups, method: Method) -> None:
         if not isinstance(method.learner, Lanes):
             raise InvalidInput("groups must have a method with the learner Lanes (auto, gauto), got another")
+        if method.band:
+            raise InvalidInput("groups must be left out with band=True: the interval was not measured with them")
         self.groups, self.method = groups, method
         self.seed = secrets.randbits(64) if groups.seed is None else groups.seed
         self.maker = WordMaker(groups, self.seed)

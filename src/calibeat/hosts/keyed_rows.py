@@ -449,7 +449,7 @@ class KeyedRows(Rows):
 
         def call(part: SlotRange) -> Call:
             streams = loops.Streams(*rows, *part, self.width, clock)
-            played = loops.Batch(*columns, method.scratch(), NO_INTS, *weights)
+            played = loops.Batch(*columns, method.scratch(), NO_INTS, *weights, bands=batch.bands)
             return loops.call_of(method.spec, streams, played, late, loops.place_before(), end)
 
         return call
@@ -510,7 +510,7 @@ class KeyedRows(Rows):
         lists = (NO_INTS, NO_INTS) if arrivals is None else (arrivals.heads, arrivals.following)
         return pool_rows, (*where, *lists)
 
-    def predict_keys(self, slots: Slots, column: KeyColumn, scores: Vector) -> Vector:
+    def predict_keys(self, slots: Slots, column: KeyColumn, scores: Vector, bands: Vector = NO_NUMBERS) -> Vector:
         """Forecast scores of keys, known and new, from the present state. Those of new keys have slot -1."""
         K, n = self.method.numbers, len(slots)
         forecasts, work, fresh = np.empty(n * K), self.method.scratch(), self.initial_row()
@@ -519,6 +519,7 @@ class KeyedRows(Rows):
             rows = loops.Streams(self.flat, self.stride, slots[part], 0, self.count, 0, 0.0)
             numbers = slice(part.start * K, part.stop * K)
             batch = loops.Batch(scores[numbers], NO_NUMBERS, draws[part], forecasts[numbers], NO_NUMBERS, work)
+            batch = batch._replace(bands=bands[4 * part.start : 4 * part.stop])
             loops.predict_many(self.method.spec, NO_CELLS, rows, fresh, batch)
         return forecasts
 

@@ -62,13 +62,13 @@ class Models:
     def __len__(self) -> int:
         return len(self.names)
 
-    def check_setting(self, method: Any, kept: Any, groups: Any) -> None:
+    def check_setting(self, method: Any, kept: Any, groups: Any, band: bool) -> None:
         """Raise unless several models can be combined with the other arguments of a calibrator."""
         if method != AUTO:
             raise InvalidInput("models need the method AUTO, got another: Calibrator(models=...) without a method")
-        for name, value in (("kept", kept), ("groups", groups)):
+        for name, value in (("kept", kept), ("groups", groups), ("band", band or None)):
             if value is not None:
-                raise InvalidInput(f"{name} must be left out with models, which take neither groups nor shares")
+                raise InvalidInput(f"{name} must be left out with models: several models do not have it yet")
 
     def one(self, scores: Any) -> Vector:
         """The scores of one event in order; NaN where one is missing."""

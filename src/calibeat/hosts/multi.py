@@ -281,6 +281,14 @@ def _refuse_groups(groups: Any) -> None:
         )
 
 
+def _refuse_band(band: bool) -> None:
+    if band is not False:
+        raise InvalidInput(
+            "many classes have no interval, it was not measured for them - use a Calibrator(band=True) for the class "
+            "whose probability matters"
+        )
+
+
 class MultiCalibrator(Face, Calibrator):  # type: ignore[misc]  # its method is a name
     r"""Turns K scores into K probabilities, one stream of events, learning from every label.
 
@@ -336,9 +344,11 @@ class MultiCalibrator(Face, Calibrator):  # type: ignore[misc]  # its method is 
         notice: Notice | None = None,
         groups: Any = None,
         models: Any = None,
+        band: bool = False,
     ) -> None:
         _refuse_groups(groups)
         refuse_models(models, "calibrator of many classes")
+        _refuse_band(band)
         self._door, self._stream = Door(classes, method, logits), checked_stream(stream)
         name = hashlib.blake2b(repr((self._door.identity, self._stream or 0)).encode(), digest_size=8).digest()
         identity = int.from_bytes(name, "big"), stream_key(0, 0)
@@ -461,9 +471,11 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         notice: Notice | None = None,
         groups: Any = None,
         models: Any = None,
+        band: bool = False,
     ) -> None:
         _refuse_groups(groups)
         refuse_models(models, "calibrator of many classes")
+        _refuse_band(band)
         self._door = door = Door(classes, method, logits)
         self._seed, self._stream = 0, checked_stream(stream)
         self._begin(door.method, door.identity, prior, threads, monitor, notice, door)

@@ -14,9 +14,10 @@ from calibeat._util.check import shown
 from calibeat._util.columns import as_series
 from calibeat._util.extras import need
 from calibeat._util.types import Ints, Vector
-from calibeat.errors import InvalidInput
+from calibeat.core.band import reasons_of
+from calibeat.errors import InvalidInput, WithoutBand
 
-from .rows import CLASSES_FOLLOW, DAMAGED, HEAD, NOT_OURS, PROBABILITY, ReceiptArray, are_whole
+from .rows import BANDED, CLASSES_FOLLOW, DAMAGED, HEAD, HEDGE, NOT_OURS, PROBABILITY, ReceiptArray, are_whole
 
 LEAST = 8 * (HEAD + 1)  # bytes of a receipt without lanes
 _CELL = 2  # of the numbers of a receipt: of many classes how many they are
@@ -93,6 +94,31 @@ class Receipts:
             return numbers[:, HEAD : HEAD + K].copy()
         forecasts = numbers[:, PROBABILITY].copy()
         return forecasts if self._classes is None else np.stack([1.0 - forecasts, forecasts], axis=1)
+
+    @property
+    def low(self) -> Vector:
+        """The lower end of each interval, where they were issued with ``band=True``."""
+        return self._of_band("low", 0)
+
+    @property
+    def high(self) -> Vector:
+        """The upper end of each interval."""
+        return self._of_band("high", 1)
+
+    @property
+    def outcomes(self) -> Vector:
+        """How many outcomes of exactly its score would make each forecast as good."""
+        return self._of_band("outcomes", 2)
+
+    @property
+    def reason(self) -> npt.NDArray[np.str_]:
+        """Why each may be worse than its interval says; empty where nothing is known."""
+        return reasons_of(self._of_band("reason", 3))
+
+    def _of_band(self, name: str, at: int) -> Vector:
+        if (self._data.view(np.uint8).reshape(len(self), self.size)[:, 1] != BANDED).any():
+            raise WithoutBand(f"receipts.{name} requires Calibrator(band=True) or Bank(band=True)")
+        return self._data.view(np.float64).reshape(len(self), self.size // 8)[:, HEDGE + at].copy()
 
     def to_bytes(self) -> bytes:
         """The receipts one behind the other, each as `Forecast.to_bytes` gives it."""

@@ -45,7 +45,7 @@ from calibeat._util.types import Flags, Ints, Slots, UpdateStatus, Vector
 from calibeat.core import loops
 from calibeat.core.calibeating import bin_of
 from calibeat.core.groups import GROUPED_RECEIPT_WIDTH, NO_CELLS, Cells
-from calibeat.core.kernel import ask
+from calibeat.core.kernel import ask, note_how_sure
 from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
@@ -69,6 +69,7 @@ from .pool import Pool, learn, start_row
 AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
 AnyForecast = Any  # a `Forecast` or, of many classes, a `MultiForecast`
 Matrix = npt.NDArray[np.float64]
+BANDED = 4  # and of a band, which stands in their place
 CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
@@ -124,6 +125,7 @@ class StreamBatch(NamedTuple):
     trials: Vector = (
         NO_NUMBERS  # how many events each outcome is, which then is the share of ones; none where all are 1
     )
+    bands: Vector = NO_NUMBERS  # room for how sure each forecast is, if that is asked
 
     def late(self) -> loops.Late | None:
         """When outcomes are learnt, as the loop takes it."""
@@ -382,7 +384,7 @@ class Rows(StreamRows):
             learnt = np.ones(n)  # an outcome of weight 1 is clipped too, where the others had smaller ones
             batch = batch._replace(weights=batch.weights if len(batch.weights) else np.ones(n))
         weights = batch.weights, batch.trials, learnt
-        played_batch = loops.Batch(*room, self.method.scratch(), words, *weights)
+        played_batch = loops.Batch(*room, self.method.scratch(), words, *weights, bands=batch.bands)
         if self.table is not None:
             place, cells = loops.place_before(), self.table.cells
             return None, [loops.call_of(self.method.spec, played, played_batch, late, place, end, cells)]
@@ -408,7 +410,22 @@ class Rows(StreamRows):
         words, known = self.table.maker.after(given, in_turn=in_turn)
         return words, [(self.table.maker._know, (known,))]
 
-    def predict_many(self, stream: Stream, scores: Vector, words: Any) -> Vector:
+    def bands_for(self, events: int, asked: bool) -> Vector:
+        """Room for how sure the forecasts of so many events are, if that is asked.
+
+        Raises
+        ------
+        InvalidInput : the method does not know.
+        """
+        if asked is False:
+            return NO_NUMBERS
+        if asked is not True:
+            raise InvalidInput(f"band must be True or False, got {shown(asked)}")
+        if not self.method.spec.band:
+            raise InvalidInput("band requires Calibrator(band=True) or Bank(band=True)")
+        return np.empty(4 * events)
+
+    def predict_many(self, stream: Stream, scores: Vector, words: Any, bands: Vector = NO_NUMBERS) -> Vector:
         """Forecast many scores from the present state of a stream."""
         n = len(scores) // self.method.numbers
         forecasts = np.empty(n * self.method.answers)
@@ -419,11 +436,17 @@ class Rows(StreamRows):
             if self.table is not None:  # the cells must stay as they are
                 self._forecast_all(state, scores, draws, self.words_of(words, in_turn=False)[0], forecasts)
                 return forecasts
-        self._forecast_all(state, scores, draws, None, forecasts)
+        self._forecast_all(state, scores, draws, None, forecasts, bands)
         return forecasts
 
     def _forecast_all(
-        self, state: Vector, scores: Vector, draws: Vector, words: Ints | None, forecasts: Vector
+        self,
+        state: Vector,
+        scores: Vector,
+        draws: Vector,
+        words: Ints | None,
+        forecasts: Vector,
+        bands: Vector = NO_NUMBERS,
     ) -> None:
         """Forecast each score as the next event of this state."""
         K, numbers = self.method.answers, self.method.numbers
@@ -434,6 +457,7 @@ class Rows(StreamRows):
             given, made = (slice(part.start * size, part.stop * size) for size in (numbers, K))
             own = NO_INTS if words is None else words[part.start * cells.attributes : part.stop * cells.attributes]
             batch = loops.Batch(scores[given], NO_NUMBERS, draws[part], forecasts[made], NO_NUMBERS, work, own)
+            batch = batch._replace(bands=bands[4 * part.start : 4 * part.stop])
             loops.predict_many(self.method.spec, cells, played, state, batch)
 
     def _draws(self, stream: Stream, count: int) -> Vector:
@@ -884,7 +908,10 @@ def fold_rows(  # noqa: C901, PLR0915 - one loop for all hosts
                 work.counts[at + CELL], work.counts[at + BIN] = played.cell, played.bin
                 work.receipts[at + PROBABILITY] = played.forecast
                 work.receipts[at + EXPERT] = in_truth(spec.odds, asked.expert)
-                if played.low != played.high:
+                if spec.band > 0:
+                    extra = work.receipts[at + HEDGE : at + HEAD]
+                    note_how_sure(spec, row, asked, played.forecast, lane, extra)
+                elif played.low != played.high:
                     work.receipts[at + HEDGE], work.receipts[at + HEDGE + 1] = played.low, played.weight
                     work.receipts[at + HEDGE + 2], work.receipts[at + HEDGE + 3] = played.high, 1.0 - played.weight
             clock += 1.0
@@ -1006,6 +1033,8 @@ class FoldColumns:
         made["version"], made["numbers"] = FORMAT, numbers_on(method, self._words_given)
         if K:
             made["candidates"] = CLASSES_FOLLOW
+        elif method.spec.band:
+            made["candidates"] = BANDED
         elif method.draws:
             made["candidates"] = 2 * (made["hedge"][:, 3] + made["hedge"][:, 1] > 0.0)
         if issuers is not None:
