@@ -9,6 +9,7 @@ if matplotlib is not installed.
 
 from calibeat.metrics import wilson
 
+from .band import BandDisplay
 from .calibration import (
     CalibrationOverTimeDisplay,
     ClasswiseReliabilityDisplay,
@@ -18,6 +19,7 @@ from .calibration import (
 from .monitor import MonitorDisplay
 
 __all__ = [
+    "BandDisplay",
     "CalibrationOverTimeDisplay",
     "ClasswiseReliabilityDisplay",
     "ConfidenceReliabilityDisplay",

@@ -81,6 +81,13 @@ class Display:
         text = self.ax_.text(0.99, height + 0.01, label, transform=self.ax_.transAxes, gid=COUNTED)
         text.set(ha="right", va="bottom", fontsize="x-small", color="0.35")
 
+    def _date_axis(self) -> None:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's dates have no types yet
+        self.ax_.xaxis.set_major_locator(locator)
+        self.ax_.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # as above
+
     def _finish(self, xlabel: str, ylabel: str) -> None:
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         if self.ax_.get_legend_handles_labels()[1]:
@@ -397,11 +404,7 @@ class CalibrationOverTimeDisplay(Display):
             self.band_ = self.ax_.fill_between(self.x, 0.0, self.noise, color=colour, alpha=0.15, linewidth=0)
         self._draw_counts(self.start, self.end - self.start, self.count, 0.06)
         if self.x.dtype.kind == "M":
-            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-            locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's dates have no types yet
-            self.ax_.xaxis.set_major_locator(locator)
-            self.ax_.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # as above
+            self._date_axis()
         self.ax_.set_ylim(bottom=0.0)
         self._finish("time" if self.by == "time" else "event", "calibration error")
         return self
