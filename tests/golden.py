@@ -99,6 +99,16 @@ def several() -> dict[str, Arrays]:
 
 
 @cache
+def band() -> dict[str, Arrays]:
+    """The interval of AUTO's forecasts, by stream."""
+    streams: dict[str, Arrays] = {}
+    for key, values in _read(HERE / "band.npz").items():
+        stream, _, array = key.partition("/")
+        streams.setdefault(stream, {})[array] = values
+    return streams
+
+
+@cache
 def abrupt() -> Arrays:
     """A synthetic stream with abrupt shifts: `score`, `outcome`."""
     return _read(HERE / "abrupt.npz")

@@ -25,6 +25,7 @@ import pytest
 
 from calibeat import (
     FTL,
+    Bands,
     Bank,
     Beta,
     Calibrator,
@@ -44,6 +45,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
+from calibeat._compiled import REASONS
 from calibeat.core.method import PRESETS
 from calibeat.hosts.receipts import Receipts
 
@@ -78,6 +80,7 @@ class Kind:
     weights: bool = False  # outcomes have weights
     counts: bool = False  # outcomes are counts
     is_pooled: bool = False  # then the twin is a bank, since keys learn from each other
+    band: bool = False  # forecasts say how sure they are
 
     @property
     def read(self) -> Any:
@@ -178,6 +181,9 @@ def of_thinned_log(name: str) -> Method:
     return replace(PRESETS[name], kept=THINNED)
 
 
+BAND: dict[str, Any] = {"band": True}
+WITH_BAND = replace(PRESETS["auto"], band=True)
+
 KINDS = {
     "Bank ops": bank("ops"),
     "Bank tops": bank("tops", whole_keys=True),
@@ -232,6 +238,9 @@ KINDS = {
     "Bank watched, kept": Kind(*[watched(host, of_thinned_log("ops")) for host in (Bank, Calibrator)]),
     "Calibrator gauto, kept": stream(of_thinned_log("gauto")),
     "Calibrator groups, kept, weights": stream(of_thinned_log("auto"), groups=True, **ALL),
+    "Bank auto, band": bank(WITH_BAND, **BAND),
+    "Bank pooled, band, weights": bank(WITH_BAND, "pooled", **BAND, **ALL),
+    "Calibrator auto, band, kept, weights": stream(replace(WITH_BAND, kept=THINNED), **BAND, **ALL),
     "Calibrator sliding, kept": stream(replace(SLIDING, kept=THINNED)),
     "Calibrator 2 models": stream_of_models(2),
     "Calibrator 5 models": stream_of_models(5),
@@ -333,6 +342,10 @@ class World:
     def grouped(self, values: Any) -> dict[str, Any]:
         return {"groups": values} if self.kind.groups else {}
 
+    def banded(self) -> dict[str, Any]:
+        """What asks a batch how sure its forecasts are."""
+        return {"band": True} if self.kind.band else {}
+
     def twin_predicts(self, key: Any, score: Any, values: Any = None) -> Any:
         if self.pooled is not None:
             return self.pooled.predict(key, score)
@@ -381,8 +394,19 @@ class World:
 
 
 def numbers(forecast: Any) -> Any:
-    """Its probability, or its probabilities."""
-    return forecast.probabilities if isinstance(forecast, MultiForecast) else float(forecast)
+    """Its probability, or its probabilities; and how sure it is, where it says so."""
+    if isinstance(forecast, MultiForecast):
+        return forecast.probabilities
+    band = getattr(forecast, "band", ())
+    return [float(forecast), *band[:3], REASONS.index(band[3])] if band else float(forecast)
+
+
+def columns_said(said: Any) -> Any:
+    """What a batch gives, as `numbers` has it of each event."""
+    if not isinstance(said, Bands):
+        return said
+    reasons = [REASONS.index(reason) for reason in said.reason]
+    return np.stack([said.probabilities, said.low, said.high, said.outcomes, reasons], axis=1)
 
 
 def same(host: Any, twin: Any) -> None:
@@ -484,7 +508,7 @@ def run(world: World) -> None:
     more: dict[str, Any] = {"due": due, "finish": finish} if is_late else {}
     more |= columns_of(outcomes)
     host, names = (world.host[keys[0]], []) if of_one else (world.host, world.named(keys))
-    made = host.run(*names, scores, given, **more, **world.grouped(values))
+    made = columns_said(host.run(*names, scores, given, **more, **world.grouped(values), **world.banded()))
     if not is_late:
         finish = True
     events: list[Event] = []
@@ -513,7 +537,9 @@ def issue(world: World) -> None:
     batch = world.host.issue(*world.named(keys), scores, **world.grouped(values))
     for at, key in enumerate(keys):
         twin = world.twin_predicts(key, scores[at], values[at])
-        same(batch.probabilities[at], numbers(twin))
+        same(numbers(batch[at]), numbers(twin))
+        if world.kind.band:
+            same(columns_said(Bands(*(getattr(batch, name) for name in Bands._fields)))[at], numbers(twin))
         world.waiting.append(Event(key, batch[at], twin))
 
 
@@ -575,7 +601,7 @@ def fold(world: World) -> None:
         if outcome is None:
             event.twin = world.twin_predicts(event.key, scores[at])
             event.receipt = world.kind.read.from_bytes(next(made))
-            same(folded.forecasts[at], numbers(event.twin))
+            same(folded.forecasts[at], event.twin.probabilities if world.kind.classes else float(event.twin))
             same(numbers(event.receipt), numbers(event.twin))
         else:
             world.twin_learns(event, outcome)
@@ -593,13 +619,13 @@ def look(world: World, host: Any) -> None:
     keys = world.known() if world.pooled is not None or not world.kind.has_keys else [*world.known(), world.new_key()]
     for key in keys:
         scores, values = [world.score() for _ in range(3)], [world.values() for _ in range(3)]
-        said = host.predict_many(*world.named([key] * 3), scores, **world.grouped(values))
+        said = host.predict_many(*world.named([key] * 3), scores, **world.grouped(values), **world.banded())
         if world.pooled is not None:
-            twin = world.pooled.predict_many([key] * 3, scores)
+            twin = world.pooled.predict_many([key] * 3, scores, **world.banded())
         else:
             alone = world.twins.get(key) or world.kind.alone(key)
-            twin = alone.predict_many(scores, **world.grouped(values))
-        same(said, twin)
+            twin = alone.predict_many(scores, **world.grouped(values), **world.banded())
+        same(columns_said(said), columns_said(twin))
 
 
 # ---- verbs: copies -------------------------------------------------------------------------------------------------
@@ -635,7 +661,10 @@ def read_only(world: World) -> None:
     look(world, mapped)
     for key in world.known():
         score = world.score()
-        same(numbers(mapped.predict(key, score)), world.host.predict_many([key], [score])[0])
+        same(
+            numbers(mapped.predict(key, score)),
+            columns_said(world.host.predict_many([key], [score], **world.banded()))[0],
+        )
 
 
 def copy_goes_its_own_way(world: World) -> None:

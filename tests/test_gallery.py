@@ -35,7 +35,7 @@ def numbers(text: str, what: str) -> list[float]:
 
 def test_every_script_is_on_the_page() -> None:
     page = PAGE.read_text()
-    assert len(SCRIPTS) == 8  # that of Spark runs in tests/spark, beside the session
+    assert len(SCRIPTS) == 9  # that of Spark runs in tests/spark, beside the session
     for script in SCRIPTS:
         assert f"(gallery/{script.name})" in page and f"python docs/gallery/{script.name}" in page, script.name
 
@@ -72,6 +72,13 @@ def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     said = printed("with_plots", capsys)
     raw, auto = numbers(said, "mean error of a window")
     assert auto < raw and (tmp_path / "plots.png").stat().st_size > 20_000
+
+
+def test_the_interval(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["with_band.py", str(tmp_path)])
+    said = printed("with_band", capsys)
+    assert said in PAGE.read_text()
+    assert (tmp_path / "band.png").stat().st_size > 20_000
 
 
 def test_export(capsys: pytest.CaptureFixture[str]) -> None:

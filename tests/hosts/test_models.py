@@ -595,7 +595,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "another method": (lambda: Calibrator("tops", models=2), "models.*AUTO"),
     "hops": (lambda: Calibrator("hops", models=2), "models.*AUTO"),
     "gauto": (lambda: Calibrator("gauto", models=2), "models.*AUTO"),
-    "groups": (lambda: Calibrator(models=2, groups=["country"]), "models.*groups"),
+    "groups": (lambda: Calibrator(models=2, groups=["country"]), "groups.*models"),
     "groups of an event": (lambda: learned().predict([0.4, 0.5], groups=("fr",)), "groups must be left out"),
     "groups of a batch": (lambda: learned().run([[0.4, 0.5]], [1], groups=[("fr",)]), "groups must be left out"),
     "kept": (lambda: Calibrator(models=2, kept=(1.0, 0.05)), "kept"),
