@@ -274,8 +274,6 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
             ]
             yield sign
     engine.write_out()
-    while engine._unranked:
-        engine.rank()
     engine.store.close()
 
 

@@ -22,8 +22,8 @@ from urllib.parse import quote
 from benchmarks.table import show, verdict
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
-from calibeat.service.store import open_reader, owned
-from calibeat.service.store.queries import ORDERS, PAGE_ORDERS, PAGE_ROWS, counted_totals, overview
+from calibeat.service.store import open_reader
+from calibeat.service.store.queries import ORDERS, PAGE_ROWS, overview
 
 EVENTS, QUICK_EVENTS = 1_000_000, 50_000
 SHAPES = {1: 36, 1_000: 6, 100_000: 6}  # streams: days of the events that are written
@@ -66,8 +66,6 @@ def _fill(store: Path, streams: int, events: int, days: int) -> str:
     begin = time.perf_counter()
     filled.fill(store, made, events // (COPIES + 1), days, end=time.time(), monitor=None, expire=None)
     _copy(store, days)
-    with owned(str(store)):  # brings totals and ranking up to date
-        pass
     sys.stderr.write(f"{events:,} events in {streams:,} streams stored in {time.perf_counter() - begin:.0f} s\n")
     return str(max(made, key=lambda stream: stream.share).name)
 
@@ -124,34 +122,28 @@ def _measure(chrome: Any, url: str, streams: str, name: str, store: Path) -> lis
 
 
 def lists(*, quick: bool) -> None:
-    """The CPU of a scrape and of pages of streams, beside that of reading all streams."""
+    """The CPU of a scrape and of pages of streams."""
     count = QUICK_STREAMS if quick else STREAMS
     with tempfile.TemporaryDirectory() as folder:
         store = Path(folder) / "calibeat.db"
         _many_streams(store, count)
         reader = open_reader(str(store))
         middle, page, now = f"s{count // 2}", count // PAGE_ROWS // 2, time.time()
-        rows = [
-            ["totals, as /metrics asks for them", _cpu(reader.totals), _cpu(lambda: counted_totals(reader._connection))]
-        ]
+        rows = [["totals, as /metrics asks for them", _cpu(reader.totals)]]
         for order in ORDERS:
-            scan = {"name": "name", "recent": "last_time DESC, name"}.get(order, f"{order} DESC, name")
-            asked = (
-                "SELECT name, sums FROM stream JOIN body ON stream = number "  # noqa: S608 - our own text
-                f"ORDER BY {scan} LIMIT {PAGE} OFFSET {count // 2}"
-            )
             first, later = (_cpu(lambda: reader.streams(after, PAGE, order)) for after in (None, middle))  # noqa: B023
-            rows.append([f"/v1/streams by {order}", f"{first} {later}", _cpu(lambda: reader.select(asked))])  # noqa: B023
-        for order in PAGE_ORDERS:
+            rows.append([f"/v1/streams by {order}", f"{first} {later}"])
+        for order in ORDERS:
             first, later = (_cpu(lambda: overview(reader, now, order, page=at)) for at in (1, page))  # noqa: B023
-            rows.append([f"the dashboard by {order}", f"{first} {later}", ""])
+            rows.append([f"the dashboard by {order}", f"{first} {later}"])
         for state in ("silent", "learning"):
-            asked_for = (_cpu(lambda: overview(reader, now, "recent", page=at, state=state)) for at in (1, page))  # noqa: B023
-            rows.append([f"the dashboard, only {state}, by recent", " ".join(asked_for), ""])
-        found = _cpu(lambda: reader.streams(None, PAGE, "events", middle))
-        rows.append(["/v1/streams, a search with one match", found, ""])
+            asked_for = (_cpu(lambda: overview(reader, now, page=at, state=state)) for at in (1, page))  # noqa: B023
+            rows.append([f"the dashboard, only {state}", " ".join(asked_for)])
+        rows.append(
+            ["/v1/streams, a search with one match", _cpu(lambda: reader.streams(None, PAGE, "events", middle))]
+        )
         reader.close()
-    head = ["question", "CPU, ms", "all streams read, ms"]
+    head = ["question", "CPU, ms"]
     notes = [
         f"Best of {REPEATS}. Pages: the first, and one in the middle; {PAGE} streams, {PAGE_ROWS} on the dashboard."
     ]
@@ -170,8 +162,6 @@ def _many_streams(store: Path, count: int) -> None:
     now = time.time()
     engine.store.connection.run_many(with_alarm, [(number, now, now) for number in range(1, count, count // ALARMED)])
     engine.store.close()
-    with owned(str(store)):
-        pass
 
 
 def _cpu(question: Callable[[], Any]) -> str:

@@ -192,7 +192,6 @@ def shaped(path: Path, *, end: float = END, events: int = 3_000, seed: int = 0) 
             outcomes.append(OutcomeEvent("signup/convert", f"s{i}", int(rng.random() < score + gap), now))
         engine.process([(None, forecasts)])
         engine.process([(None, outcomes)])
-    engine.rank()
     engine.store.close()
 
 

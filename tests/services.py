@@ -12,7 +12,7 @@ import numpy as np
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
-from calibeat.service.store import Reader, open_connection, open_reader
+from calibeat.service.store import open_reader
 
 DAY = 86_400.0
 START = 1_800_000_000.0
@@ -49,9 +49,7 @@ class Desk:
 
     def group(self, *requests: list[Any]) -> list[Any]:
         """Several requests in one group."""
-        answers = [answer for _, answer in self.engine.process(list(enumerate(requests)))]
-        self.engine.rank()
-        return answers
+        return [answer for _, answer in self.engine.process(list(enumerate(requests)))]
 
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, and nobody comes."""
@@ -135,43 +133,3 @@ def told(service: Desk, name: str, stream: str = "paris") -> list[float]:
 def desk_beside(tmp_path: Path, **settings: Any) -> Any:
     """Another store, for what had happened otherwise."""
     return desk(str(tmp_path / "beside.db"), **settings)
-
-
-# ---- how the database answers ---------------------------------------------------------------------------------------
-
-
-def plans_of(reader: Reader, url: str, question: Any) -> list[str]:
-    """How the database does what a question asks it: a plan for each statement."""
-    asked: list[tuple[str, Any]] = []
-    real = reader._connection.all
-    reader._connection.all = lambda statement, arguments=(): (  # type: ignore[method-assign]
-        asked.append((statement, arguments)),
-        real(statement, arguments),
-    )[1]
-    question()
-    reader._connection.all = real
-    with closing(open_connection(url)) as connection:
-        if url.startswith("postgresql"):
-            # Tables of a few rows are scanned because it is quicker; so it is forbidden where there is another way.
-            connection.run("SET enable_seqscan = off")
-            connection.run("SET enable_sort = off")
-            explain = "EXPLAIN "
-        else:
-            explain = "EXPLAIN QUERY PLAN "
-        return [
-            "\n".join(str(row[-1]) for row in connection.all(explain + statement, arguments))
-            for statement, arguments in asked
-        ]
-
-
-def has_scan(plan: str, *, sorts: bool = True) -> bool:
-    """Whether a plan reads a whole table of streams, or sorts."""
-    lines = [line.strip() for line in plan.splitlines()]
-    return any(
-        line.startswith(("SCAN s", "SCAN r"))
-        or "Seq Scan on stream" in line
-        or "Seq Scan on ranking" in line
-        or (sorts and line.startswith("USE TEMP B-TREE"))
-        or (sorts and line.lstrip("-> ").startswith(("Sort ", "Incremental Sort ")))
-        for line in lines
-    )

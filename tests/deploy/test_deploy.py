@@ -115,7 +115,7 @@ def served_metrics() -> set[str]:
     """The names of all samples that a service has."""
     traffic = Traffic()
     traffic.add("/v1/forecasts", "POST", 200, 0.1)
-    text = metrics_text(EngineCounters(), Totals(1, 1, 1, 1, 0, 0, 0, 1.0, 0.5, 0.5), {}, traffic)
+    text = metrics_text(EngineCounters(), Totals(1, 1, 1, 1, 0, 0, 0, 1.0, 0.5, 0.5), {}, traffic).decode()
     return {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")} | {"up"}
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 from served import service_here, talk
 
 from calibeat._version import __version__
@@ -32,26 +33,19 @@ PROMISED = {
     "process_open_fds": "gauge",
     "process_max_fds": "gauge",
 }
-LABEL = r'[a-z]+="(?:[^"\\\n]|\\.)*"'
-SAMPLE = re.compile(rf"((?:calibeat|process)_[a-z_]+)(\{{{LABEL}(?:,{LABEL})*\}})? (\S+)")
 
 
 def samples(text: str) -> dict[str, float]:
-    """Every sample by its name and labels; what is no sample must be a comment."""
-    assert text.endswith("\n")
+    """Every sample by its name and labels, as Prometheus's own library reads them."""
     found: dict[str, float] = {}
     kinds: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.startswith("# TYPE "):
-            _, _, name, kind = line.split()
-            assert name not in kinds
-            kinds[name] = kind
-        elif not line.startswith("# HELP "):
-            match = SAMPLE.fullmatch(line)
-            assert match, line
-            assert re.sub(r"_(bucket|sum|count)$", "", match[1]) in kinds or match[1] in kinds, line
-            assert match[1] + (match[2] or "") not in found
-            found[match[1] + (match[2] or "")] = float(match[3])
+    for family in text_string_to_metric_families(text):
+        kinds[family.name + "_total" * (family.type == "counter")] = family.type
+        for name, labels, value, *_ in family.samples:
+            inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
+            key = f"{name}{{{inside}}}" if labels else name
+            assert key not in found
+            found[key] = value
     assert kinds.items() >= PROMISED.items()
     return found
 
@@ -67,7 +61,7 @@ def test_the_numbers_of_a_service(tmp_path: Path) -> None:
         http.post("/v1/outcomes", json={"stream": "s0", "id": "nobody", "outcome": 0})
         http.post("/v1/outcomes", json={})
         answer = http.get("/metrics")
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["content-type"].startswith("text/plain; version=")
     found = samples(answer.text)
     assert found["calibeat_forecasts_total"] == 10
     assert found["calibeat_forecasts_repeated_total"] == 1
@@ -102,18 +96,18 @@ def test_requests_by_route_method_and_status(tmp_path: Path) -> None:
         if name.startswith("calibeat_http_requests_total{")
     }
     assert counted == {
-        ("/v1/forecasts", "POST", "200"): 1,
-        ("/v1/forecasts", "POST", "409"): 1,
-        ("/v1/outcomes", "PUT", "200"): 1,
-        ("/v1/streams/{stream}", "GET", "200"): 1,
-        ("/v1/streams/{stream}", "GET", "404"): 1,
-        ("/v1/streams/{stream}/history", "GET", "200"): 1,
-        ("other", "GET", "404"): 1,
-        ("other", "", "400"): 1,
+        ("POST", "/v1/forecasts", "200"): 1,
+        ("POST", "/v1/forecasts", "409"): 1,
+        ("PUT", "/v1/outcomes", "200"): 1,
+        ("GET", "/v1/streams/{stream}", "200"): 1,
+        ("GET", "/v1/streams/{stream}", "404"): 1,
+        ("GET", "/v1/streams/{stream}/history", "200"): 1,
+        ("GET", "other", "404"): 1,
+        ("", "other", "400"): 1,
     }
     assert found['calibeat_http_request_seconds_count{route="/v1/forecasts"}'] == 2
     assert 0 < found['calibeat_http_request_seconds_sum{route="/v1/forecasts"}'] < 600
-    assert again['calibeat_http_requests_total{route="/metrics",method="GET",status="200"}'] == 1
+    assert again['calibeat_http_requests_total{method="GET",route="/metrics",status="200"}'] == 1
     (build,) = [name for name in found if name.startswith("calibeat_build_info{")]
     assert f'version="{__version__}"' in build and 'store="sqlite"' in build and 'method="ops"' in build
     assert found["calibeat_store_up"] == 1 and found["process_open_fds"] < found["process_max_fds"]
@@ -124,10 +118,14 @@ def test_buckets_add_up_and_labels_are_escaped() -> None:
     numbers = EngineCounters(commit_seconds=BucketCounts((0.1, 1.0)))
     for value in (0.05, 0.5, 0.7, 5.0):
         numbers.commit_seconds.add(value)
-    text = metrics_text(numbers, Totals(0, 0, 0, 0, 0, 0, 0, None, None, None), {'a"b\\c\n': 1})
-    assert 'calibeat_commit_seconds_bucket{le="0.1"} 1\ncalibeat_commit_seconds_bucket{le="1"} 3\n' in text
-    assert 'calibeat_commit_seconds_bucket{le="+Inf"} 4\n' in text
+    text = metrics_text(numbers, Totals(0, 0, 0, 0, 0, 0, 0, None, None, None), {'a"b\\c\n': 1}).decode()
+    assert 'calibeat_commit_seconds_bucket{le="0.1"} 1.0\ncalibeat_commit_seconds_bucket{le="1.0"} 3.0\n' in text
+    assert 'calibeat_commit_seconds_bucket{le="+Inf"} 4.0\n' in text
     assert 'code="a\\"b\\\\c\\n"' in text
-    assert "calibeat_log_loss" not in text and "calibeat_oldest_pending_seconds 0\n" in text
-    away = metrics_text(numbers, None, {})
-    assert "\ncalibeat_store_up 0\n" in away and "calibeat_streams" not in away and "calibeat_forecasts_total 0" in away
+    assert "calibeat_log_loss" not in text and "calibeat_oldest_pending_seconds 0.0\n" in text
+    away = metrics_text(numbers, None, {}).decode()
+    assert (
+        "\ncalibeat_store_up 0.0\n" in away
+        and "calibeat_streams" not in away
+        and "calibeat_forecasts_total 0.0" in away
+    )

@@ -300,7 +300,7 @@ def test_numbers_of_the_method_are_folded(chrome, url):
 
 def test_classes_have_their_pictures(chrome, url):
     stream_page(chrome, url, "documents/kind")
-    told = httpx.get(f"{url}/v1/streams/documents%2Fkind/classes").json()["classes"]
+    told = httpx.get(f"{url}/v1/view?stream=documents%2Fkind").json()["classes"]
     names = [one["label"] for one in told]
     assert texts(chrome, "#classes tbody bdi") == texts(chrome, ".class bdi") == names
     assert texts(chrome, ".class span") == [f"{one['error']:.3f}" for one in told]

@@ -273,7 +273,7 @@ def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
     assert heard == [] and "database or disk is full" in messages[0]
 
 
-def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path) -> None:
+def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was committed was answered; a file does not come back as a server does."""
     engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     heard: list[Any] = []
@@ -285,12 +285,16 @@ def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path) -> None:
         ended.set()
 
     engine.on_failure = failed
-    engine.store.connection.run("DROP TABLE ranking")  # which is written after the answers
+    monkeypatch.setattr("calibeat.service.engine.BEAT", 0.01)
+    engine.store.connection.run(  # a sign of life, between groups
+        "CREATE TRIGGER broken BEFORE UPDATE ON meta WHEN new.name = 'alive' AND EXISTS (SELECT 1 FROM event) "
+        "BEGIN SELECT raise(ABORT, 'broken'); END"
+    )
     engine.submit(0, [ForecastEvent("paris", "e1", 0.5)])
     engine.start(heard.extend)
     assert ended.wait(60)
     assert [ticket for ticket, _ in heard] == [0] and not engine.is_away
-    assert messages == ["the store could not be written: no such table: ranking"]
+    assert messages == ["the store could not be written: broken"]
     engine.stop()
     engine.store.close()
 

@@ -355,7 +355,7 @@ def exchange(url: str, case: Case) -> tuple[list[int], bool]:
 
 def stored(http: httpx.Client) -> int:
     """How many events the store has."""
-    return int(http.get("/v1/totals").json()["events"])
+    return int(http.get("/v1/overview").json()["events"])
 
 
 @pytest.mark.parametrize("name", CASES)

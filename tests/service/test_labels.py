@@ -93,9 +93,8 @@ def test_a_forecast_without_an_outcome_expires(url: str) -> None:
     with desk(url, expire=30 * DAY) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
         service.tell(("paris", "e1", 1))
-        assert service.engine.counters.pending == 1
         service.tick(30 * DAY + 1.0)
-        assert (service.engine.counters.expired, service.engine.counters.pending) == (1, 0)
+        assert service.engine.counters.expired == 1
         assert service.tell(("paris", "e2", 1)) == ["expired"]
         assert service.ask(("paris", "e2", 0.8)) == service.ask(("paris", "e1", 0.8))  # what was told stays told
         assert service.engine.counters.outcomes == 1  # nothing was learnt from it

@@ -75,7 +75,7 @@ def test_every_route_is_described(schema: dict[str, Any]) -> None:
         for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
         if route.path not in NOT_DESCRIBED  # type: ignore[attr-defined]
     }
-    below = ("", "/reliability", "/history", "/delays", "/segments", "/classes")
+    below = ("", "/reliability", "/history", "/segments")
     one = "/v1/streams/{stream}"
     served |= {(one, "put"), (one, "delete"), (f"{one}/events/{{id}}", "delete")}
     served |= {(f"{one}{part}", "get") for part in (*below, "/events", "/events/{id}")}
@@ -149,7 +149,7 @@ def test_every_path_answers_as_described(url: str, schema: dict[str, Any]) -> No
         for stream in ("paris", "nobody") if wanted else ("",):
             asked = {each["name"]: stream for each in wanted if each["in"] == "query"}
             answer = httpx.get(url + path.replace("{stream}", stream).replace("{id}", "first-1"), params=asked)
-            is_there = stream != "nobody" and not path.endswith(("/segments", "/classes"))  # it has neither
+            is_there = stream != "nobody" and not path.endswith("/segments")  # it has none
             assert answer.status_code == (200 if is_there else 404), path
             check(schema, methods["get"], answer)
 

@@ -188,7 +188,7 @@ def test_two_services_answer_for_any_stream(server: Postgres) -> None:
         told = [{"stream": e["stream"], "id": e["id"], "outcome": 1} for e in events]
         posted = [(one, two)[i // 7 % 2].post("/v1/outcomes", json=each).json() for i, each in enumerate(told)]
         assert {answer["status"] for answer in posted} == {"learnt"}
-        assert one.get("/v1/totals").json()["outcomes"] == 60
+        assert one.get("/v1/overview").json()["outcomes"] == 60
         found[0].process.kill()
         again = two.post("/v1/outcomes", json={"events": told}, timeout=30).json()["outcomes"]
         assert {each["status"] for each in again} == {"repeated"}

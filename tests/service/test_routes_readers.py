@@ -28,7 +28,7 @@ ENDLESS = {
 
 @pytest.fixture
 def begun(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """`/v1/totals` takes for ever; whether somebody has asked for it."""
+    """`/metrics` takes for ever; whether somebody has asked for it."""
     event = threading.Event()
     statement = ENDLESS["postgres" if url.startswith("postgres") else "sqlite"]
 
@@ -45,7 +45,7 @@ def test_a_page_that_takes_long_ends_with_its_504_and_does_not_hold_up_readiness
     url: str, begun: threading.Event
 ) -> None:
     with service_here(url, limits={"answer_seconds": 1.0}) as where, ThreadPoolExecutor(4) as pool:
-        pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(3)]
+        pages = [pool.submit(httpx.get, f"{where}/metrics", timeout=30) for _ in range(3)]
         assert begun.wait(20)
         assert httpx.get(f"{where}/readyz").status_code == 200
         answers = [page.result() for page in pages]
@@ -56,7 +56,7 @@ def test_a_page_that_takes_long_ends_with_its_504_and_does_not_hold_up_readiness
 def test_a_page_whose_client_has_left_ends(url: str, begun: threading.Event) -> None:
     with service_here(url) as where:
         with socket.create_connection(address(where), timeout=10) as connection:
-            connection.sendall(request("/v1/totals", b"unread", method="GET"))
+            connection.sendall(request("/metrics", b"unread", method="GET"))
             assert begun.wait(20)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         assert httpx.get(f"{where}/v1/streams", timeout=20).status_code == 200
@@ -65,7 +65,7 @@ def test_a_page_whose_client_has_left_ends(url: str, begun: threading.Event) -> 
 def test_the_end_of_the_service_waits_for_no_page(url: str, begun: threading.Event) -> None:
     with ThreadPoolExecutor(4) as pool:
         with service_here(url) as where:
-            pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(4)]
+            pages = [pool.submit(httpx.get, f"{where}/metrics", timeout=30) for _ in range(4)]
             assert begun.wait(20)
             time.sleep(2)  # the other three are connected by then
         answers = [page.result() for page in pages]

@@ -17,7 +17,7 @@ from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.store import open_store, schema
 from calibeat.service.store.sqlite import SqliteConnection
 
-KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v3.db.gz"
+KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v4.db.gz"
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def test_a_store_that_can_never_be_used_ends_the_service(own_server: postgres.Po
 
 def http_refusals(http: httpx.Client) -> int:
     """How many forecasts `/metrics` says were refused with 503."""
-    line = r'calibeat_http_requests_total\{route="/v1/forecasts",method="POST",status="503"\} (\d+)'
+    line = r'calibeat_http_requests_total\{method="POST",route="/v1/forecasts",status="503"\} (\d+)'
     return sum(int(count) for count in re.findall(line, http.get("/metrics").text))
 
 
@@ -145,14 +145,14 @@ def test_postgres_goes_and_comes_and_the_service_stays(own_server: postgres.Post
         reading = http.get("/v1/streams")
         assert (reading.status_code, reading.json()["error"]["code"]) == (503, "unavailable")
         metrics = http.get("/metrics")
-        assert metrics.status_code == 200 and "\ncalibeat_store_up 0\n" in metrics.text
+        assert metrics.status_code == 200 and "\ncalibeat_store_up 0.0\n" in metrics.text
         assert http_refusals(http) == before + 2
         own_server.start()
         wait_until(lambda: http.get("/readyz").status_code == 200, 30)
         assert set(ask(90, 5)) == {200}
         again = [http.post("/v1/forecasts", json={"stream": f"s{int(i[1:]) % 3}", "id": i, "score": 0.3}) for i in told]
         assert [answer.json()["probability"] for answer in again] == list(told.values())
-        assert "\ncalibeat_store_up 1\n" in http.get("/metrics").text
+        assert "\ncalibeat_store_up 1.0\n" in http.get("/metrics").text
         status, errors = service.end()
     assert status == 0
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z calibeat: WARNING: ", e) for e in errors.splitlines())
@@ -189,7 +189,7 @@ def test_a_service_on_a_thread_waits_for_its_database_and_outlives_it(
             for away in (http.get("/v1/streams"), http.post("/v1/forecasts", json={**EVENT, "id": "b"})):
                 assert (away.status_code, away.json()["error"]["code"]) == (503, "unavailable")
         wait_until(lambda: "corrections could not be applied, and are tried again" in caplog.text)
-        assert "\ncalibeat_store_up 0\n" in http.get("/metrics").text
+        assert "\ncalibeat_store_up 0.0\n" in http.get("/metrics").text
         own_server.start()
         wait_until(lambda: http.get("/v1/streams").status_code == 200, 30)
         wait_until(lambda: http.get("/readyz").status_code == 200, 30)
@@ -282,6 +282,6 @@ def test_two_services_write_to_the_same_streams_at_the_same_time(server: postgre
         assert statuses == ["200 learnt"] * (4 * each)
         texts = [httpx.get(f"{service.url}/metrics").text for service in services]
         for text in texts:  # counters are of the process, gauges of the store
-            assert f"\ncalibeat_forecasts_total {2 * each}\n" in text
-            assert f"\ncalibeat_streams {streams}\n" in text
+            assert f"\ncalibeat_forecasts_total {2 * each}.0\n" in text
+            assert f"\ncalibeat_streams {streams}.0\n" in text
     assert replay_check(url).is_same and check(url) == []

@@ -12,10 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from served import service_here, wait_until
-from services import desk, whole
+from services import whole
 
 from calibeat import OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.cli.main import main
 from calibeat.client import Client
 from calibeat.service.engine import EngineSettings
 
@@ -351,44 +350,3 @@ def test_the_client_has_all_of_it(served: httpx.Client) -> None:
         client.delete("client copy")
         with pytest.raises(UnknownKey):
             client.freeze("client copy")
-
-
-def test_the_same_from_the_command_line(url: str, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = EngineSettings(method="tops")
-    with service_here(url, settings=settings) as address, httpx.Client(base_url=address) as http:
-        for name in ("a", "b"):
-            Stream(http, "plain", name).feed(0, 30)
-    ids = tmp_path / "ids.txt"
-    ids.write_text("e3\n\ne5\n")
-
-    def store(verb: str, *more: str) -> int:
-        return main(["store", verb, "--store", url, *more])
-
-    for arguments in (
-        ("freeze", "plain/a"),
-        ("passthrough", "plain/a"),
-        ("resume", "plain/a", "--outcomes", "drop"),
-        ("reset", "plain/a"),
-        ("copy", "plain/a", "plain/c"),
-        ("rename", "plain/c", "plain/d"),
-        ("delete", "plain/d"),
-    ):
-        assert store(*arguments) == 0
-    assert store("forget", "--ids-file", str(ids)) == 0
-    assert "4 events forgotten; what was learnt from them stays" in capsys.readouterr().out
-    assert store("forget", "--id", "e7", "--stream", "plain/b", "--json") == 0
-    assert '{"forgotten": 1}' in capsys.readouterr().out
-    assert store("freeze", "plain/d") == 2 and "stream must be one that has events" in capsys.readouterr().err
-    for arguments, words in (
-        (("forget",), "--id or --ids-file must name the events to forget, got none"),
-        (("forget", "--id", "e9", "--stream", "plain/d"), "stream must be one of the store, got 'plain/d'"),
-        (("rename", "plain/a", "a\tb"), "to must be text without control characters, got"),
-        (("rename", "plain/a", "plain/b"), "to must be the name of no stream, got 'plain/b'"),
-    ):
-        assert store(*arguments) == 2 and words in capsys.readouterr().err
-    with desk(url) as service:
-        service.ask(("plain/b", "of one stream", 0.5))
-    for forgotten in ("1 event", "0 events"):
-        assert store("forget", "--id", "of one stream") == 0
-        assert capsys.readouterr().out.startswith(f"{forgotten} forgotten")
-    assert store("check") == 0 and store("replay", "--check") == 0

@@ -34,7 +34,7 @@ from calibeat.service.unwritten import packed, unpacked
 
 GROUPS, STEP = 12, 0.05
 # A moment of writing, and counts of writes: they depend on how often something was written.
-_APART = {"meta", "ranking", "journal", "total", "rollup"}
+_APART = {"meta", "journal", "rollup"}
 
 
 def requests_of(group: int, shapes: str = "") -> list[list[Any]]:
@@ -83,8 +83,6 @@ def tables(url: str) -> dict[str, Any]:
             columns = [row[1] for row in file.execute(f"PRAGMA table_info({table})") if row[1] != "version"]
             found[table] = file.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608
         found["rollup"] = np.round(file.execute("SELECT * FROM rollup ORDER BY 1, 2, 3, 4").fetchall(), 9).tolist()
-        totals = file.execute("SELECT * FROM total").fetchall()
-        found["total"] = np.round(totals, 9).tolist()
         assert file.execute("SELECT count(*) FROM journal").fetchall() == [(0,)]
     return found
 

@@ -226,19 +226,33 @@ def test_a_receiver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.M
                 hook.post(b"{}", "1")
 
 
-def test_connecting_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_the_address_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibeat.service.webhook.PATIENCE", 0.05)
-    connect = socket.create_connection
+    find = socket.getaddrinfo
 
-    def slowly(*args: Any, **more: Any) -> socket.socket:  # as a name with several addresses that do not answer
-        time.sleep(0.1)
-        return connect(*args, **more)
+    def slowly(*args: Any, **more: Any) -> Any:  # as a name server that does not answer
+        time.sleep(0.2)
+        return find(*args, **more)
 
-    monkeypatch.setattr(socket, "create_connection", slowly)
     with Receiver() as receiver:
-        with pytest.raises(OSError, match="timed out"):
-            Webhook(str(tmp_path / "calibeat.db"), receiver.url, None).post(b"{}", "1")
+        hook = Webhook(str(tmp_path / "calibeat.db"), receiver.url.replace("127.0.0.1", "localhost"), None)
+        monkeypatch.setattr(socket, "getaddrinfo", slowly)
+        with pytest.raises(TimeoutError, match="the receiver timed out within"):
+            hook.post(b"{}", "1")
         assert not receiver.taken
+
+
+def test_the_address_of_the_receiver_is_in_no_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """That of Slack is a secret."""
+    store = tmp_path / "calibeat.db"
+    open_store(str(store)).close()
+    with Receiver(404) as receiver, caplog.at_level(logging.WARNING):
+        hook = Webhook(str(store), f"{receiver.url}/T0/secret", None, pause=0.01)
+        hook.start()
+        alarm(store, 1)
+        wait_until(lambda: receiver.taken)
+        hook.stop()
+    assert "the receiver answered with status 404" in caplog.text and "secret" not in caplog.text
 
 
 def test_an_answer_that_comes_after_the_stop_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +317,7 @@ def test_a_stream_that_goes_wrong_is_told_everywhere(
         alarms = http.get("/v1/alarms").json()["alarms"]
         assert alarms and alarms[0]["stream"] == "paris"
         assert http.get("/v1/streams/paris").json()["alarms"] >= 1
-        assert "calibeat_alarms_total 0" not in http.get("/metrics").text
+        assert "calibeat_alarms_total 0.0" not in http.get("/metrics").text
         assert "in stream paris" in caplog.text
         wait_until(lambda: receiver.taken)
         assert json.loads(receiver.taken[0][1])["alarms"][0]["stream"] == "paris"

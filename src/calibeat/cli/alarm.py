@@ -10,10 +10,11 @@ from contextlib import closing
 from dataclasses import asdict
 
 from calibeat._util.words import counted, visible
+from calibeat.cli.environment import add_store
 from calibeat.cli.serve import seconds
 from calibeat.errors import InvalidInput
 from calibeat.service.alarms import acknowledge, grouped, mute, mutes, unmute
-from calibeat.service.store import is_store, open_reader
+from calibeat.service.store import is_store, open_reader, without_password
 from calibeat.service.store.queries import Reader
 
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     unmuting = verbs.add_parser("unmute", help="send them again")
     commands = ((listing, _list), (looking, _acknowledge), (muting, _mute), (unmuting, _unmute))
     for verb, command in commands:
-        verb.add_argument("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...")
+        add_store(verb)
         verb.set_defaults(verb=command)
     for verb in (looking, muting, unmuting):
         verb.add_argument("streams", metavar="STREAMS", help="a name, or 'paris/*' for names that begin so")
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run `calibeat alarm`."""
     if not is_store(args.store):
-        raise InvalidInput(f"store must exist, got none - at {visible(args.store)}")
+        raise InvalidInput(f"store must exist, got none - at {visible(without_password(args.store))}")
     with closing(open_reader(args.store)) as reader:
         args.verb(args, reader)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from calibeat._util.extras import need
 from calibeat._util.times import check_age
+from calibeat.cli.environment import from_environment
 from calibeat.errors import InvalidInput
 
 PORT = 8377
@@ -24,14 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat serve`."""
     parser.description = (
         "Scores in, calibrated probabilities out, outcomes whenever they come. Nobody is answered before the store has "
-        "it on the disk. SIGTERM answers what waits and exits with 0."
+        "it on the disk. SIGTERM answers what waits and exits with 0. An option that is not typed comes from the "
+        "environment variable in brackets, if that is set: a password in CALIBEAT_STORE is in no list of processes."
     )
     add = parser.add_argument
     add("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...; made if missing")
     add("--method", metavar="NAME", help="for a new store (auto); an old one keeps its own")
     add("--seed", type=int, metavar="N", help="for methods that draw, and a new store (0)")
-    add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (%(default)s)")
-    add("--port", type=int, default=PORT, metavar="N", help="0 takes a free one (%(default)s)")
+    add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (127.0.0.1)")
+    add("--port", type=int, default=PORT, metavar="N", help=f"0 takes a free one ({PORT})")
     labels = parser.add_argument_group("outcomes")
     labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")
     labels.add_argument("--expire-as", type=int, choices=(0, 1), help="and learn this outcome in its place")
@@ -41,21 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_notice(watch)
     watch.add_argument("--webhook", metavar="URL", help="where to POST alarms")
     watch.add_argument("--webhook-secret-file", type=Path, metavar="FILE", help="signs them")
-    watch.add_argument(
-        "--webhook-format", choices=("json", "slack", "alertmanager"), default="json", help="what is sent (%(default)s)"
-    )
+    watch.add_argument("--webhook-format", choices=("json", "slack"), default="json", help="what is sent (json)")
     watch.add_argument("--public-url", metavar="URL", help="of the dashboard, for links in alarms (where it listens)")
     http = parser.add_argument_group("HTTP")
-    http.add_argument("--tls-cert", metavar="FILE", help="PEM")
-    http.add_argument("--tls-key", metavar="FILE", help="PEM")
     http.add_argument("--access-log", action="store_true", help="one JSON line for each request, to standard error")
     http.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="of the lines on standard error (%(default)s)"
+        "--log-format", choices=("text", "json"), default="text", help="of the lines on standard error (text)"
     )
-    http.add_argument("--max-body", type=int, metavar="BYTES", help="of a request (4 MiB)")
-    http.add_argument("--max-events", type=int, metavar="N", help="in one request (10,000)")
-    http.add_argument("--max-connections", type=int, metavar="N", help="at the same time (4,000)")
-    http.add_argument("--max-request-time", type=float, metavar="SECONDS", help="to send one request (20)")
+    for option in parser._actions[1:]:  # noqa: SLF001 - argparse has no other list; the first is --help
+        from_environment(option)
 
 
 def add_monitor(group: Any, what: str) -> None:
@@ -71,13 +67,11 @@ def add_notice(group: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `calibeat serve`."""
-    for library in ("msgspec", "starlette", "uvicorn", "httptools"):
+    for library in ("msgspec", "starlette", "uvicorn", "httptools", "httpx", "prometheus_client"):
         need(library, "service", "the service")
     from calibeat.service.engine import EngineSettings
     from calibeat.service.main import ServeOptions, serve
 
-    if (args.tls_cert is None) != (args.tls_key is None):
-        raise InvalidInput("tls-cert and tls-key must come together, got one of them")
     settings = EngineSettings(
         method=args.method,
         seed=args.seed,
@@ -92,19 +86,12 @@ def run(args: argparse.Namespace) -> int:
         settings=settings,
         host=args.host,
         port=args.port,
-        tls=(args.tls_cert, args.tls_key) if args.tls_cert else None,
         access_log=args.access_log,
         log_format=args.log_format,
         webhook=args.webhook,
         webhook_secret=args.webhook_secret_file,
         webhook_format=args.webhook_format,
         public_url=args.public_url,
-        limits=_given(
-            body=args.max_body,
-            events=args.max_events,
-            connections=args.max_connections,
-            request_seconds=args.max_request_time,
-        ),
     )
     with few_collections():
         stopped_by = serve(options)
@@ -122,14 +109,6 @@ def few_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-def _given(**limits: float | None) -> dict[str, float]:
-    """The limits that were typed."""
-    for name, value in limits.items():
-        if value is not None and not value > 0:
-            raise InvalidInput(f"{name} must be more than 0, got {value}")
-    return {name: value for name, value in limits.items() if value is not None}
 
 
 def seconds(what: str, age: str) -> float:

@@ -1,4 +1,4 @@
-"""`calibeat store`: look at, check, copy, replay, prune, export and import a store; freeze, reset or forget in it."""
+"""`calibeat store`: look at, check, back up, replay, prune, export and import a store."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from calibeat._util.words import counted, visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
-from calibeat.service import changes, maintenance
+from calibeat.service import maintenance
 from calibeat.service.engine import EngineSettings
-from calibeat.service.events import Control, bad_name
 from calibeat.service.store import backup, is_store, sqlite_path
 from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
 
+from .environment import add_store
 from .logs import (
     LOG,
     add_classes,
@@ -43,23 +43,14 @@ if TYPE_CHECKING:
 
 CHECK_FAILED = 1
 SHOWN = 20  # differences
-STREAM_VERBS = {
-    "freeze": "a stream forecasts with the state of this moment, and outcomes wait",
-    "resume": "end freeze and passthrough; outcomes that have waited are learnt or dropped",
-    "passthrough": "a stream answers the score itself, and learns on",
-    "reset": "a stream begins anew; forecasts that wait for an outcome are given up",
-    "copy": "make another stream with the same state; the events stay where they are",
-    "rename": "give a stream another name",
-    "delete": "delete a stream with its events",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat store`."""
     parser.description = (
         "Work on the store of a service: a path, sqlite:///PATH or postgresql://... Everything but replay without "
-        "--check, prune and import may be done while a service runs. What is done to a stream, from freeze to forget, "
-        "is done by the service itself as long as it runs on SQLite: see the HTTP interface."
+        "--check, prune and import may be done while a service runs. The service itself freezes, resets, renames and "
+        "deletes streams and forgets events: POST /v1/streams/STREAM/freeze and so on."
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="the store in a few numbers")
@@ -71,28 +62,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
     taken = verbs.add_parser("import", help="put the events of a log into a store, or the states of a bank file")
-    changed = {verb: verbs.add_parser(verb, help=said) for verb, said in STREAM_VERBS.items()}
-    forget = verbs.add_parser("forget", help="delete events, such as those of a person; what was learnt stays")
-    for change, parser_of in changed.items():
-        parser_of.add_argument("stream", metavar="STREAM", help="the name of the stream")
-        parser_of.set_defaults(change=change)
-    for change in ("copy", "rename"):
-        changed[change].add_argument("to", metavar="NAME", help="the new name")
-    changed["resume"].add_argument(
-        "--outcomes", choices=("learn", "drop"), default="learn", help="what becomes of those that have waited (learn)"
-    )
-    forget.add_argument("--id", action="append", default=[], metavar="ID", help="an event; may be given several times")
-    forget.add_argument("--ids-file", type=Path, metavar="FILE", help="a file with an id in each line")
-    forget.add_argument("--stream", metavar="STREAM", help="where they are (all streams)")
     commands = {info: _info, check: _check, replay: _replay, out: _export, copied: _backup, prune: _prune}
-    commands |= {taken: _import, forget: _forget, **dict.fromkeys(changed.values(), _change)}
+    commands[taken] = _import
     for verb, command in commands.items():
-        verb.add_argument("--store", default="calibeat.db", metavar="STORE", help="a path or an address (%(default)s)")
+        add_store(verb, default="calibeat.db")
         verb.add_argument("--json", action="store_true", help="for programs")
         verb.set_defaults(verb=command)
     replay.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a bit differs")
     replay.add_argument("--method", metavar="NAME", help="move the store to this method")
-    add_monitor(replay, f"watch every stream from its first event on; alarms become those of the log ({ARL:,})")
     out.add_argument(
         "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
     )
@@ -155,21 +132,18 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    for option, given in (("--method", args.method), ("--monitor", args.monitor)):
-        if args.check and given is not None:
-            raise InvalidInput(f"--check must come without {option}: it changes nothing, got both")
+    if args.check and args.method is not None:
+        raise InvalidInput("--check must come without --method: it changes nothing, got both")
     with progress(None, sys.stderr, unit="operations") as step:
         if args.check:
             found = maintenance.replay_check(args.store, step)
         else:
-            found = maintenance.rebuild(args.store, args.method, step, monitor=args.monitor)
+            found = maintenance.rebuild(args.store, args.method, step)
     numbers = {"streams": found.streams, "forecasts": found.forecasts, "outcomes": found.outcomes}
     size = ", ".join(counted(count, name.removesuffix("s")) for name, count in numbers.items())
     if not args.check:
         text = f"replayed: {size}; {counted(found.corrected, 'correction')} applied; the state is made anew"
-        alarms = {} if args.monitor is None else {"alarms": found.alarms}
-        watched = f", and its monitors have raised {counted(found.alarms, 'alarm')}" if alarms else ""
-        _print(args, {**numbers, "corrections": found.corrected, **alarms}, [text + watched])
+        _print(args, {**numbers, "corrections": found.corrected}, [text])
         return 0
     few = found.differences[:SHOWN]
     text = f"same: {size}, bit for bit" if found.is_same else f"{len(found.differences)} of {size} differ"
@@ -201,25 +175,6 @@ def _prune(args: argparse.Namespace) -> None:
     with progress(None, sys.stderr, unit="operations") as step:
         count = maintenance.prune(args.store, older, step=step)
     _print(args, {"deleted": count}, [f"{counted(count, 'event')} deleted"])
-
-
-def _change(args: argparse.Namespace) -> None:
-    control = Control(args.change, args.stream, getattr(args, "to", ""), getattr(args, "outcomes", "learn"))
-    if problem := bad_name("to", control.to) if hasattr(args, "to") else "":
-        raise InvalidInput(problem)
-    done = changes.change(args.store, control)
-    _print(args, {"stream": control.stream, "done": done}, [f"stream {control.stream!r}: {done}"])
-
-
-def _forget(args: argparse.Namespace) -> None:
-    ids = list(args.id)
-    if args.ids_file is not None:
-        ids += [line.strip() for line in args.ids_file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if not ids:
-        raise InvalidInput("--id or --ids-file must name the events to forget, got none")
-    with progress(None, sys.stderr, unit="streams") as step:
-        count = changes.forget(args.store, ids, args.stream, step)
-    _print(args, {"forgotten": count}, [f"{counted(count, 'event')} forgotten; what was learnt from them stays"])
 
 
 def _import(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`calibeat token create | list | revoke | open`: access to a service, to write or only to read."""
+"""`calibeat token create | list | revoke`: access to a service, to write or only to read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 import time
 from contextlib import closing
 
-from calibeat._util.check import check_whole
-from calibeat._util.words import counted, visible
+from calibeat._util.words import visible
+from calibeat.cli.environment import add_store
 from calibeat.cli.serve import seconds
 from calibeat.errors import InvalidInput
 from calibeat.service.patterns import check_pattern
@@ -25,11 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     create = verbs.add_parser("create", help="make a token and print it, this once")
-    listing = verbs.add_parser("list", help="names, scopes, limits and last uses; never the tokens")
+    listing = verbs.add_parser("list", help="names, scopes and limits; never the tokens")
     revoke = verbs.add_parser("revoke", help="make a token invalid")
-    opening = verbs.add_parser("open", help="remove all tokens, so that none is needed on loopback")
-    for verb, command in ((create, _create), (listing, _list), (revoke, _revoke), (opening, _open)):
-        verb.add_argument("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...")
+    for verb, command in ((create, _create), (listing, _list), (revoke, _revoke)):
+        add_store(verb)
         verb.set_defaults(verb=command)
     create.add_argument("--scope", choices=SCOPES, required=True, help="write may read, too")
     create.add_argument(
@@ -40,13 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only for these streams: a name, or 'paris/*' for names that begin so; may be given several times",
     )
     create.add_argument("--expire", metavar="AGE", help="invalid at this age, a time such as 12h or 90d")
-    create.add_argument("--rate", type=int, metavar="N", help="requests a second at most; more are refused with 429")
     for verb in (create, revoke):
         verb.add_argument("--name", required=True, metavar="NAME", help="what the token is for, such as web-model")
     listing.add_argument("--json", action="store_true", help="for programs")
-    opening.add_argument(
-        "--yes-open-to-everybody", action="store_true", help="do it; without this it only says what it would do"
-    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -68,11 +63,9 @@ def _create(args: argparse.Namespace) -> None:
         raise InvalidInput(f"name must be 1 to 100 printable characters, got {visible(args.name)!r}")
     streams = [check_pattern(pattern) for pattern in args.streams]
     expires = None if args.expire is None else time.time() + seconds("expire", args.expire)
-    if args.rate is not None:
-        check_whole("rate", args.rate, 1, 1_000_000)
     token = new_token()
     with closing(_reader(args.store)) as reader:
-        reader.tokens.add(args.name, args.scope, hashed(token).hex(), streams, expires, args.rate)
+        reader.tokens.add(args.name, args.scope, hashed(token).hex(), streams, expires)
     print(token)
 
 
@@ -87,8 +80,6 @@ def _list(args: argparse.Namespace) -> None:
             "revoked": t.revoked and _day(t.revoked),
             "streams": list(t.streams) or None,
             "expires": t.expires and _day(t.expires),
-            "rate": t.rate,
-            "used": t.used and _day(t.used),
         }
         for t in found
     ]
@@ -96,12 +87,7 @@ def _list(args: argparse.Namespace) -> None:
         print(json.dumps(rows))
         return
     for token, row in zip(found, rows, strict=True):
-        limits = {
-            "streams": ", ".join(token.streams),
-            "rate": row["rate"],
-            "expires": row["expires"],
-            "used": row["used"],
-        }
+        limits = {"streams": ", ".join(token.streams), "expires": row["expires"]}
         more = "".join(f"  {name} {value}" for name, value in limits.items() if value)
         ended = f"  revoked {row['revoked']}" if row["revoked"] else ""
         print(f"{row['name']}  {row['scope']}  {row['created']}{more}{ended}")
@@ -119,27 +105,6 @@ def _revoke(args: argparse.Namespace) -> None:
             "it was the last valid token: nobody can connect now. "
             "`calibeat token create --store STORE --scope write --name NAME` makes a new one"
         )
-
-
-def _open(args: argparse.Namespace) -> None:
-    """Opening a store takes the command and its option, so that it is no accident."""
-    with closing(open_reader(args.store)) as reader:
-        found = reader.tokens.list()
-        if not found:
-            print("the store is open: it has no token")
-            return
-        if not args.yes_open_to_everybody:
-            revoked = sum(token.revoked is not None for token in found)
-            raise InvalidInput(
-                "--yes-open-to-everybody must be given to open a store, got nothing: "
-                f"it removes all tokens ({len(found) - revoked} valid and {revoked} revoked), and whoever reaches the "
-                "service over loopback, also through a proxy, may then read and write without one"
-            )
-        removed = reader.tokens.clear()
-    print(
-        f"{counted(removed, 'token is', 'tokens are')} removed: a service that is started from now on asks for none. "
-        "One that runs stays closed"
-    )
 
 
 def _day(seconds: float) -> str:

@@ -179,7 +179,7 @@ def page_of(base: str, streams: Sequence[str]) -> str:
     >>> page_of("https://calibration.example/", ["paris/orly"])
     'https://calibration.example/#/stream/paris%2Forly'
     """
-    where = f"stream/{quote(streams[0], safe='')}" if len(streams) == 1 else "?order=alarms"
+    where = f"stream/{quote(streams[0], safe='')}" if len(streams) == 1 else ""
     return f"{base.rstrip('/')}/#/{where}"
 
 

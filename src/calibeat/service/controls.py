@@ -6,7 +6,6 @@ a replay does it again at the same place.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection
 from typing import Any
 
@@ -20,18 +19,14 @@ from .store.types import (
     EXPIRED,
     FROZEN,
     HELD,
-    LOG_LOSS,
     PASSTHROUGH,
     PENDING,
-    RAW_LOG_LOSS,
     RESUMING,
-    TOTAL_COLUMNS,
     WAITING,
     Changes,
     Correction,
     StreamState,
     rows_of,
-    weighted,
 )
 
 ANSWERS = {"copy": "copied", "rename": "renamed", "delete": "deleted"}
@@ -41,31 +36,6 @@ _NOBODY = 0  # the stream of what was done to one that is no longer there
 RETRIED_WITHIN = 600.0  # seconds: a request that comes once more within them is a retry, and gets the same answer
 _DONE_BEFORE = "SELECT 1 FROM control WHERE stream = ? AND verb = ? AND detail = ? AND time >= ? LIMIT 1"
 _PAST = {"copy": "copied", "rename": "rename", "delete": "delete"}  # how the log calls what leaves a name taken or gone
-
-
-def share_of(state: StreamState) -> dict[str, float]:
-    """What a stream adds to the totals of the store."""
-    sums = array("d", state.sums)
-    error, raw_error, judged = weighted(state.error, state.raw_error, state.outcomes)
-    values = (
-        *(
-            int(state.events > 0),
-            state.events,
-            state.outcomes,
-            state.pending,
-            state.held,
-            state.expired,
-            state.alarms,
-            judged,
-        ),
-        *(sums[RAW_LOG_LOSS], sums[LOG_LOSS], error, raw_error),
-    )
-    return dict(zip(TOTAL_COLUMNS, values, strict=True))
-
-
-def more_than(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """How the totals change with a stream."""
-    return {name: after[name] - before[name] for name in TOTAL_COLUMNS}
 
 
 def note(connection: Any, stream: int, seq: int | None, now: float, verb: str, detail: str = "", nth: int = -1) -> None:
@@ -80,7 +50,6 @@ class Controls:
         self._store, self._connection, self._model, self._streams = store, store.connection, model, streams
         self._now = now
         self.noted: list[tuple[StreamState, int, str]] = []  # stream, number of the operation and what it was
-        self.changed: list[int] = []  # numbers of streams that are in another place in the lists
         self.deleted: list[int] = []
         self.is_changed = False
 
@@ -126,7 +95,6 @@ class Controls:
         return "resumed"
 
     def _reset(self, state: StreamState, _: Control) -> str:
-        before = share_of(state)
         for status in (PENDING, HELD, WAITING):
             # The status stands in the text, so that the index over part of the table is used.
             self._connection.run(
@@ -140,24 +108,20 @@ class Controls:
         state.expired += state.pending + state.held
         state.pending = state.held = 0
         self._model.begin_anew(state)
-        self._change(state, "reset", before=before, mode=state.mode & (FROZEN | PASSTHROUGH))
+        self._change(state, "reset", mode=state.mode & (FROZEN | PASSTHROUGH))
         return "reset"
 
-    def _change(
-        self, state: StreamState, verb: str, detail: str = "", *, mode: int, before: dict[str, float] | None = None
-    ) -> None:
+    def _change(self, state: StreamState, verb: str, detail: str = "", *, mode: int) -> None:
         """Put a verb into the log, and write the stream."""
-        known = share_of(state) if before is None else before
         note(self._connection, state.number, state.seq, self._now, verb, detail)
         self.noted.append((state, state.seq, verb))
         state.seq += 1
         state.mode = mode
         state.version += 1
-        self._write(state, more_than(known, share_of(state)))
+        self._write(state)
 
-    def _write(self, state: StreamState, totals: dict[str, float]) -> None:
-        self._store.write(rows_of(Changes(streams={state.name: state}, totals=totals)))
-        self.changed.append(state.number)
+    def _write(self, state: StreamState) -> None:
+        self._store.write(rows_of(Changes(streams={state.name: state})))
         self.is_changed = True
 
     # ---- its name ---------------------------------------------------------------------------------------------------
@@ -188,8 +152,7 @@ class Controls:
             "raw_error",
         ):
             setattr(made, name, getattr(state, name))
-        made.weighted = weighted(made.error, made.raw_error, made.outcomes)
-        self._write(made, share_of(made))
+        self._write(made)
         if made.shape is not PLAIN:
             self._store.write(rows_of(Changes(shaped={made.name: made})))
         for is_base in (0, 1):
@@ -218,15 +181,11 @@ class Controls:
         self._connection.run(
             "UPDATE stream SET name = ?, origin = ? WHERE number = ?", (control.to, origin, state.number)
         )
-        self._connection.run("UPDATE ranking SET name = ? WHERE stream = ?", (control.to, state.number))
         del self._streams[control.stream]
         return ANSWERS["rename"]
 
     def _delete(self, state: StreamState, control: Control) -> str:
         """It has no name any more and is in no list. Its events are deleted in later groups, some at a time."""
-        self._connection.run("DELETE FROM ranking WHERE stream = ?", (state.number,))
-        totals = {name: -value for name, value in share_of(state).items()}
-        self._store.write(rows_of(Changes(totals=totals)))
         written = self._connection.run(
             "UPDATE stream SET name = ?, mode = ?, events = 0, outcomes = 0, pending = 0, held = 0, expired = 0, "
             "alarms = 0, deadline = NULL, base = NULL, base_monitor = NULL, version = version + 1 WHERE number = ?",

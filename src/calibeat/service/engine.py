@@ -49,7 +49,7 @@ from .notices import (
     note_downtime,
 )
 from .plan import Answer, Plan, Request
-from .store import Store, StoreBusy, open_connection, open_store, queries, reading
+from .store import Store, StoreBusy, open_connection, open_store, reading
 from .store.schema import Connection, get_meta, set_meta
 from .store.types import (
     DELETING,
@@ -201,8 +201,6 @@ class Engine:
         self._next_beat = self._next_list = -np.inf  # when to leave a sign of life, and to read all deadlines again
         self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
         self._looked = -np.inf  # when it was looked for what has come of age
-        self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
-        self._next_rank = -np.inf
         self._next_look = -np.inf  # see `_look_for_rest`
         # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
         self._resuming: dict[int, None] = {}
@@ -234,7 +232,6 @@ class Engine:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
             engine._url, engine.method_name = store_url, method
-            engine.counters.pending = int(queries.stored_totals(store.connection)["pending"])
             engine._look_for_rest()
         except BaseException:
             store.close()
@@ -342,8 +339,6 @@ class Engine:
         waiting = len(self._to_tell)
         self.write_in_time(now, is_idle=is_idle or waiting > 0)
         self._tell_written(waiting)
-        if self._unranked and (is_idle or now >= self._next_rank):
-            self._guard(self.rank)
         if self.store.is_server and now >= self._next_look and not self.is_away:
             self._guard(self._look_for_rest)
         if self._is_erasing and not self.is_away:
@@ -477,10 +472,6 @@ class Engine:
         with suppress(StoreBusy):  # the next start does it
             self.write_out()
         self._beat()
-        self.rank()
-        if not self._unranked:
-            with suppress(StoreBusy):  # the next start brings all places up to date
-                self.store.alone(queries.ALL_RANKED, (self.store.writer,))
 
     def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """A group, once more where another process was there first."""
@@ -580,7 +571,6 @@ class Engine:
         if self._unwritten:
             self.store.clear_journal()
         self.store.commit()
-        self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         self._unwritten = Unwritten()
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
@@ -672,15 +662,12 @@ class Engine:
         """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
         asked, touched = plan.operations, list(plan.changes.streams.values())
         asked.close()
-        before = sum(state.alarms for state in touched)
         made = Folded([], [], [], {})
         if touched:
             columns = asked.slots, asked.scores, asked.outcomes, asked.own, asked.receipts
             made = self.model.fold(touched, *columns, plan.given_up, asked.given)
         changes = plan.finish(made)
         changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
-        if touched:
-            changes.totals["alarms"] = sum(state.alarms for state in touched) - before
 
     # ---- what is noticed without outcomes: see `notices` ------------------------------------------------------------
 
@@ -763,7 +750,6 @@ class Engine:
             changes.ended.append((touched[slot].name, what, now))
         if heard.alarms:
             self._raise(heard.alarms, changes, touched, now)
-            changes.totals["alarms"] += len(heard.alarms)
 
     def _raise(self, found: list[Noticed], changes: Changes, touched: list[StreamState], now: float) -> None:
         """New alarms. If many streams fall silent within an hour, one of them pages for all."""
@@ -787,23 +773,11 @@ class Engine:
         if not new:
             return None
         streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, what))[0]
-        total = int(
-            queries.stored_totals(self.store.connection)["streams"] + self._unwritten.changes.totals.get("streams", 0)
-        )
+        total = int(self.store.connection.all("SELECT count(*) FROM stream WHERE events > 0")[0][0])
         silent = new + streams
         if silent < FEWEST or silent <= SHARE * total:
             return None
         return "" if paged else f"upstream: {silent} of {total} streams within an hour"
-
-    def rank(self) -> None:
-        """The streams that were written get their places in the lists, some at a time."""
-        started, piece = time.monotonic(), list(islice(self._unranked, queries.RANKED_AT_ONCE))
-        with suppress(*self.store.retries, StoreBusy):  # another one was there first, or holds the lock: later again
-            self.store.alone(queries.ranking_statement(f"number {self.store.one_of}"), (self.store.as_list(piece),))
-            for number in piece:
-                del self._unranked[number]
-        ended = time.monotonic()
-        self._next_rank = ended + max(queries.RANK_SECONDS, (ended - started) / queries.RANK_SHARE)
 
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
@@ -854,10 +828,8 @@ class Engine:
 
     def _follow(self, controls: Controls, now: float) -> None:
         """What is still to do after a control."""
-        self._unranked.update(dict.fromkeys(controls.changed))
         self._deleting += controls.deleted
         for number in controls.deleted:
-            self._unranked.pop(number, None)
             self._answer_forgetting(number)
         for changed, seq, verb in controls.noted:
             if rework := self.reworks.get(changed.number):
@@ -944,7 +916,6 @@ class Engine:
         if state is not None and rework.apply(store, state, now):
             store.commit()
             store.look_for_corrections()
-            self._unranked[rework.number] = None
             if rework.forgets:
                 self._erase()
         else:
@@ -1005,8 +976,6 @@ class Engine:
             return 0.0
         if self._unwritten:
             return IDLE_UNWRITTEN
-        if self._unranked:
-            return queries.QUIET_SECONDS
         waits = [AGE_SECONDS] if self._has_ages else []
         if self.store.is_server:
             waits.append(max(0.0, self._next_look - time.monotonic()))
@@ -1147,7 +1116,6 @@ def on_store(url: str) -> Iterator[Engine]:
     engine = Engine.open(url, EngineSettings(monitor=monitor))
     try:
         yield engine
-        engine.rank()
     finally:
         engine.store.close()
 

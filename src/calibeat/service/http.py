@@ -17,12 +17,10 @@ import math
 import re
 import signal
 import socket
-import ssl
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from http import HTTPStatus
 from types import FrameType
 from typing import Any, ClassVar
@@ -53,7 +51,6 @@ from .wire import (
     NOT_JSON,
     PACKED,
     STARTING,
-    TOO_SOON,
     UNAUTHORIZED,
     WRONG_HOST,
     AskedEvents,
@@ -92,8 +89,6 @@ LINGER_SECONDS = 2.0  # in which a client that still sends may read why it is re
 BACKLOG = 2048
 GRACE_SECONDS = 15  # for the answers of the last group after SIGTERM
 SPARE_FILES = 64  # descriptors that are not connections
-HANDSHAKE_SECONDS = 5.0  # of TLS
-ACCEPTED_AT_ONCE = 16  # connections of TLS before the others get their turn
 Refused = tuple[int, str, bytes]  # status, code, body
 _JSON_LINES = (
     "application/x-ndjson",
@@ -367,9 +362,7 @@ class Service:
         """Why somebody with this token is refused, or None."""
         if token is None:
             return 401, "unauthorized", UNAUTHORIZED
-        if write and not token.may("write"):
-            return 403, "forbidden", FORBIDDEN
-        return (429, "too_many_requests", TOO_SOON) if token.is_too_soon() else None
+        return (403, "forbidden", FORBIDDEN) if write and not token.may("write") else None
 
     def check_event_request(self, headers: dict[bytes, bytes], request: PendingRequest) -> Refused | None:
         """Why a forecast or an outcome is refused before its body is read, or None. The request gets its token."""
@@ -558,7 +551,7 @@ class Protocol(HttpToolsProtocol):
         self.half_closed = True
         self._give_up(self.current)
         self.current = None
-        return self.scheme == "http" and self.is_owed()  # TLS has no half
+        return self.is_owed()
 
     def is_owed(self) -> bool:
         """Whether a request waits for its answer."""
@@ -803,10 +796,7 @@ class Protocol(HttpToolsProtocol):
             return
         if body is not None:
             self.write(status, body, keep_alive=False)
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        else:
-            self.transport.close()  # TLS
+        self.transport.write_eof()
 
     def expire(self) -> None:
         """The deadline is over."""
@@ -853,79 +843,12 @@ def stop_signals() -> list[signal.Signals]:
     return found
 
 
-class TlsListener:
-    """Accepts connections of TLS. A socket counts from the moment when it is accepted.
-
-    asyncio tells a protocol of its connection only after the handshake: sockets without one would take all descriptors.
-    Here the oldest handshake is cancelled when there are too many, so that silent clients keep no others out.
-    """
-
-    def __init__(self, listener: socket.socket, make: Callable[[], Protocol], tls: Any, server: Server) -> None:
-        self._listener, self._make, self._tls, self._server = listener, make, tls, server
-        self._loop = asyncio.get_running_loop()
-        self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
-        listener.setblocking(False)
-        self._open()
-
-    def _open(self) -> None:
-        if self._listener.fileno() >= 0:
-            self._loop.add_reader(self._listener.fileno(), self._accept)
-
-    def _accept(self) -> None:
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                client, _ = self._listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):  # the client has left
-                return
-            except OSError:  # no descriptor is left: others end in a moment
-                self._loop.remove_reader(self._listener.fileno())
-                self._loop.call_later(1.0, self._open)
-                return
-            self._make_room()
-            task = self._loop.create_task(self._shake_hands(client))
-            self._handshakes[task] = None
-            task.add_done_callback(partial(self._end, client))
-
-    def _end(self, client: socket.socket, task: asyncio.Task[None]) -> None:
-        self._handshakes.pop(task, None)
-        if task.cancelled():  # before it began: otherwise asyncio has closed the socket
-            client.close()
-
-    def _make_room(self) -> None:
-        """The oldest handshake ends when there are too many connections."""
-        taken = len(self._server.server_state.connections) + len(self._handshakes)
-        if self._handshakes and taken >= self._server.most:
-            oldest = next(iter(self._handshakes))
-            del self._handshakes[oldest]
-            oldest.cancel()
-
-    async def _shake_hands(self, client: socket.socket) -> None:
-        client.setblocking(False)
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError, asyncio.CancelledError):  # no TLS, too slow, gone, or in the way
-            await self._loop.connect_accepted_socket(
-                self._make, client, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_SECONDS
-            )
-
-    def close(self) -> None:
-        """Accept nothing more."""
-        if self._listener.fileno() >= 0:
-            self._loop.remove_reader(self._listener.fileno())
-        for task in list(self._handshakes):
-            task.cancel()
-
-    async def wait_closed(self) -> None:
-        """Until the last handshake has ended."""
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
-
-
 class Server(uvicorn.Server):
     """Stops on a signal after the last answers, and tells which one it was."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None]) -> None:
         super().__init__(config)
         self.service: Service = config.app  # type: ignore[assignment]
-        self.most = self.service.limits.connections + MOST_LINGERING
         self.stopped_by: int | None = None
         self._ready = ready
 
@@ -949,15 +872,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say that the service is ready when it is."""
-        if self.config.ssl is None:
-            await super().startup(sockets)
-        else:
-            await super().startup([])
-            self.servers += [TlsListener(listener, self._protocol, self.config.ssl, self) for listener in sockets or []]  # type: ignore[misc]
+        await super().startup(sockets)
         self._ready(self)
-
-    def _protocol(self) -> Protocol:
-        return Protocol(config=self.config, server_state=self.server_state, app_state={})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop without waiting for slow pages, nor until something is forgotten."""
@@ -983,7 +899,6 @@ def run(
     *,
     started: Callable[[asyncio.AbstractEventLoop], None],
     ready: Callable[[Server], None],
-    tls: tuple[str, str] | None = None,
 ) -> int | None:
     """Serve until a signal comes, and return it. `started` is called with the loop before the first connection."""
     config = uvicorn.Config(
@@ -998,13 +913,7 @@ def run(
         proxy_headers=False,
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_certfile=tls[0] if tls else None,
-        ssl_keyfile=tls[1] if tls else None,
     )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"TLS needs a certificate and its key as PEM files: {error}") from None
     server = Server(config, ready)
 
     async def serve() -> None:
@@ -1048,11 +957,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidInput(f"host and port must be free to listen on, got {host}:{port}: {reason}") from None
 
 
-def address(listener: socket.socket, *, tls: bool) -> str:
+def address(listener: socket.socket) -> str:
     """The address to print."""
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if tls else 'http'}://{shown}:{port}"
+    return f"http://{shown}:{port}"
 
 
 def room_for(connections: int) -> int:

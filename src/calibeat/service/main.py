@@ -44,7 +44,6 @@ class ServeOptions:
     settings: EngineSettings = field(default_factory=EngineSettings)
     host: str = "127.0.0.1"
     port: int = 8377
-    tls: tuple[str, str] | None = None
     access_log: bool = False
     log_format: LogFormat = "text"
     webhook: str | None = None
@@ -78,7 +77,7 @@ class Startup:
 
     def __init__(self, listener: socket.socket, options: ServeOptions, ready: Ready | None) -> None:
         self._listener, self._options, self._ready = listener, options, ready
-        self._where = address(listener, tls=options.tls is not None)
+        self._where = address(listener)
         limits = replace(DEFAULT_LIMITS, **options.limits)
         limits = replace(limits, connections=room_for(limits.connections))
         self._make_webhook()  # a bad address or secret is noticed before the port is served
@@ -122,7 +121,7 @@ class Startup:
 
         with self._stack:
             try:
-                stopped_by = run(self._service, self._listener, started=started, ready=announce, tls=self._options.tls)
+                stopped_by = run(self._service, self._listener, started=started, ready=announce)
             finally:
                 self._stopping.set()
                 for thread in opening:
@@ -163,7 +162,7 @@ class Startup:
                 say(f"calibeat made a new store: {without_password(options.store)}", options.log_format)
             stored = opened.enter_context(closing(StoredTokens(options.store)))
             book = token_book(options, stored)
-            refresher = Refresher(book, stored.read, stored.write_uses)
+            refresher = Refresher(book, stored.read)
             refresher.start()
             opened.callback(refresher.stop)
             keeper = AlarmKeeper(options.store)
@@ -227,11 +226,6 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-
-    def write_uses(self, uses: dict[str, float]) -> None:
-        """When tokens were used last."""
-        if self._reader is not None:
-            self._reader.tokens.set_used(uses)
 
     def close(self) -> None:
         """Close the connection."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import merge
-from itertools import chain, groupby, islice, takewhile
+from itertools import chain, islice, takewhile
 from math import isclose, nan
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,10 +28,9 @@ from .plan import of_named_classes
 from .rollups import Rollups
 from .shape import Shape
 from .store import owned, reading
-from .store.queries import stored_totals, totals_problems
+from .store.queries import totals_of
 from .store.schema import get_meta, set_meta
 from .store.types import (
-    ALARM_COLUMNS,
     ASSUMED,
     DELETING,
     EXPIRED,
@@ -44,13 +42,10 @@ from .store.types import (
     PENDING,
     SUMS,
     WAITING,
-    AlarmInfo,
     replace_cells,
     settled_after,
     stored_cells,
 )
-from .watch import NOTICED, OURS
-from .webhook import NOT_SENT
 
 OPERATIONS_AT_ONCE = 5_000  # in one fold
 MOST_SAID = 10_000  # forecasts that are remembered beside those that wait
@@ -79,15 +74,6 @@ _WAS_RAW = (
     "ORDER BY seq DESC LIMIT 1"
 )
 
-_NOTICED = (
-    f"SELECT count(*) FROM alarm WHERE stream = ? AND part = {NOTICED} AND time >= "  # noqa: S608 - our own number
-    "(SELECT coalesce(max(time), 0) FROM control WHERE stream = ? AND verb = 'reset')"
-)
-_INSERT_HISTORY = (  # nobody is paged for it
-    f"INSERT INTO alarm ({', '.join(ALARM_COLUMNS)}, delivered) "  # noqa: S608 - our own columns
-    f"VALUES ({', '.join('?' * len(ALARM_COLUMNS))}, {NOT_SENT})"
-)
-_RAISED = f"SELECT number, part, at, since, what, page FROM alarm WHERE stream = ? AND part >= {OURS}"  # noqa: S608
 
 Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
 T = TypeVar("T")
@@ -215,24 +201,6 @@ def pieces(items: Iterator[T], size: int | None = None) -> Iterator[list[T]]:
         yield piece
 
 
-def moments(items: Iterator[Logged]) -> Iterator[list[Logged]]:
-    """Operations of the same time: a service has done them together, and has told the last alarm among them."""
-    for _, together in groupby(items, key=attrgetter("time")):
-        yield from pieces(together)
-
-
-def pieces_of_moments(items: Iterator[Logged]) -> Iterator[list[Logged]]:
-    """Some at a time, and those of a moment together."""
-    piece: list[Logged] = []
-    for moment in moments(items):
-        piece += moment
-        if len(piece) >= OPERATIONS_AT_ONCE:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
-
-
 # ---- one stream ---------------------------------------------------------------------------------------------------
 
 
@@ -260,16 +228,14 @@ class Play:
 
     The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO. With
     `keeps_all` so are those of forecasts whose outcome may come after the end of the log, and what the method says of
-    events that the monitor has still to read. With `gives_up` it waits for no outcome that never came; otherwise
-    `monitor` says so at the end.
+    events that the monitor has still to read.
     """
 
-    def __init__(self, model: Model, stream: LoggedStream, *, keeps_all: bool = False, gives_up: bool = False) -> None:
-        self._model, self._stream, self._keeps_all, self._gives_up = model, stream, keeps_all, gives_up
+    def __init__(self, model: Model, stream: LoggedStream, *, keeps_all: bool = False) -> None:
+        self._model, self._stream, self._keeps_all = model, stream, keeps_all
         self._unwatched = replace(model, watched=None)
         self.replayed = StreamBytes(stream.name, origin=stream.origin, shape=stream.shape)
         self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
-        self.alarms: list[AlarmInfo] = []  # of its monitors: the last of each that a fold has raised
         self._said: dict[int, Said] = {}  # what the method says where something else was told, by number of the event
         self._is_raw = False  # the score is told
 
@@ -304,19 +270,6 @@ class Play:
         if self._keeps_all:
             self._note(made)
         return made
-
-    def feed_moments(self, part: list[Logged]) -> list[ReplayedEvent]:
-        """The same with the alarms of each moment. Where there are none, all of it is done at once."""
-        if self.replayed.shape.groups is None:  # a table is changed in place
-            queue, before = self.replayed.queue, (self.replayed, self.open, self.alarms, self._said, self._is_raw)
-            self.replayed = replace(self.replayed, queue=None if queue is None else queue.copy(), changed=[])
-            self.open, self.alarms, self._said = dict(self.open), [], dict(self._said)
-            made = self.feed(part)
-            if not self.alarms:
-                self.alarms = before[2]
-                return made
-            self.replayed, self.open, self.alarms, self._said, self._is_raw = before  # once more, in small steps
-        return [event for moment in moments(iter(part)) for event in self.feed(moment)]
 
     def _note(self, made: list[ReplayedEvent]) -> None:
         """What the method says of events whose outcome the monitor has still to read."""
@@ -353,11 +306,8 @@ class Play:
         outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
         scores, given = [event.score for event in part], [_bytes(event.given) for event in part]
         model = self._model if is_watched else self._unwatched
-        expired = [event.nth for event in part if event.outcome is None and event.status == EXPIRED]
-        given_up = [(0, nth) for nth in expired] if self._gives_up else []
-        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, given_up, given)
+        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, [], given)
         self.replayed.changed = []
-        self.alarms += [AlarmInfo.of(raised, self.replayed, part[-1].time or 0.0) for raised in made.raised]
         asked = [at for at, event in enumerate(part) if event.outcome is None]
         found = []
         for at, receipt in zip(asked, made.receipts, strict=True):
@@ -462,7 +412,6 @@ class Replay:
     forecasts: int = 0
     outcomes: int = 0
     corrected: int = 0  # outcomes that took the place of others
-    alarms: int = 0  # of the monitors, where a rebuild was asked for them
     differences: list[str] = field(default_factory=list)  # sentences, one for each stream that differs
 
     @property
@@ -545,12 +494,11 @@ def _state_difference(connection: Any, model: Model, stream: LoggedStream, play:
 # ---- rebuild --------------------------------------------------------------------------------------------------------
 
 
-def rebuild(url: str, method: str | None = None, step: Step = no_progress, *, monitor: float | None = None) -> Replay:
+def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Replay:
     """Rebuild the state from the log: for another method, or with the corrections that wait.
 
     Forecasts that were answered stay as they are. Pending forecasts get receipts of the new method, so that their
-    outcomes are learnt by it. Monitors begin anew. With `monitor`, which is their `arl`, they read the log: they are as
-    if they had been there from the base of their stream on, and their alarms take the place of those in the store.
+    outcomes are learnt by it. Monitors begin anew.
 
     Raises
     ------
@@ -560,8 +508,7 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress, *, mo
     with owned(url) as connection:
         meta = get_meta(connection)
         chosen = (method or meta["method"]).lower()
-        # A monitor is about the forecasts of one method: it starts fresh, or reads what this one makes of the log.
-        model = Model.named(chosen, int(meta["seed"]), monitor)
+        model = Model.named(chosen, int(meta["seed"]))  # a monitor is about the forecasts of one method: it begins anew
         for group in streams_of(connection, with_state=False):
             log = log_of(connection, group)
             for stream in group:
@@ -570,32 +517,27 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress, *, mo
                     raise InvalidInput(
                         f"method must be auto or gauto, as stream {stream.name!r} has groups, got {chosen!r}"
                     )
-                result.alarms += _rebuild(connection, model, stream, log, structure, step)
+                _rebuild(connection, model, stream, log, structure, step)
                 result.count(structure)
         set_meta(connection, "method", chosen)
         set_meta(connection, "described", description_of(chosen))
-        if monitor is not None:
-            set_meta(connection, "monitor", json.dumps(monitor))
-            set_meta(connection, "monitor_whole", "1")
         set_meta(connection, "rebuilt", repr(time.time()))
     return result
 
 
-def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> int:
-    """Rebuild one stream, and the receipts of those of its events that need them -> alarms of its monitors."""
-    is_watched, base = model.watched is not None, stream.base
-    watched_from = stream.base_seq if is_watched else stream.seq
-    play = Play(model, replace(stream, watched_from=watched_from), keeps_all=is_watched, gives_up=is_watched)
+def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
+    """Rebuild one stream, and the receipts of those of its events that need them."""
+    play, base = Play(model, stream), stream.base
     base_cells: list[StoredCell] | None = None  # None: as they were
     is_based = stream.base_seq == 0
-    for part in pieces_of_moments(log.of(stream)) if is_watched else pieces(log.of(stream)):
+    for part in pieces(log.of(stream)):
         for event in part:
             structure.see(event)
         made = play.feed([event for event in part if event.number < stream.base_seq])
         later = [event for event in part if event.number >= stream.base_seq]
         if later and not is_based:
             base, is_based, base_cells = _new_base(model, stream, play.replayed), True, play.cells
-        made += play.feed_moments(later) if is_watched else play.feed(later)
+        made += play.feed(later)
         connection.run_many(
             "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
             [(receipt, stream.number, event.nth) for event, _, receipt, *_ in made if _needs(stream, event)],
@@ -608,41 +550,12 @@ def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
         if base_cells is not None:
             replace_cells(connection, stream.number, base_cells, is_base=True)
     connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))  # monitors begin anew
-    alarms = _watch(connection, stream, play) if is_watched else 0
     connection.run(
-        "UPDATE stream SET base_monitor = NULL, alarms = ?, since = ?, watched_from = ?, base = ?, "
+        "UPDATE stream SET base_monitor = NULL, alarms = 0, since = ?, watched_from = ?, base = ?, "
         "version = version + 1 WHERE number = ?",
-        (alarms, stream.seq, watched_from, base, stream.number),
+        (stream.seq, stream.seq, base, stream.number),
     )
-    connection.run(
-        "UPDATE body SET state = ?, monitor = ? WHERE stream = ?",
-        (play.replayed.state, play.replayed.monitor, stream.number),
-    )
-    return len(play.alarms)
-
-
-def _watch(connection: Any, stream: LoggedStream, play: Play) -> int:
-    """The alarms of a stream whose monitors have read its log, and what they have still to read -> its alarms.
-
-    Alarms that the store has already stay, with what people and webhooks have done to them.
-    """
-    number = stream.number
-    if play.replayed.monitor is not None:
-        play.monitor(connection, stream.seq)
-    _keep_said(connection, number, play)
-    known = defaultdict[Any, list[int]](list)
-    for alarm, *key in connection.all(_RAISED, (number,)):
-        known[tuple(key)].append(alarm)
-    new = []
-    for raised in play.alarms:
-        same = known[raised.part, raised.at, raised.since, raised.what, int(raised.page)]
-        if same:
-            same.pop()
-        else:
-            new.append(raised.row(number))
-    connection.run_many(_INSERT_HISTORY, new)
-    connection.run_many("DELETE FROM alarm WHERE number = ?", [(gone,) for left in known.values() for gone in left])
-    return int(play.replayed.alarms + connection.all(_NOTICED, (number, number))[0][0])
+    connection.run("UPDATE body SET state = ?, monitor = NULL WHERE stream = ?", (play.replayed.state, stream.number))
 
 
 def _keep_said(connection: Any, number: int, play: Play) -> None:
@@ -786,8 +699,16 @@ def check(url: str, step: Step = no_progress) -> list[str]:
                 problem = problem or _cells(connection, stream, meta["method"])
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
-        problems += totals_problems(connection)
+        problems += _losses(connection)
     return problems
+
+
+def _losses(connection: Any) -> Iterator[str]:
+    """Whether the log-losses that lists show are those of the sums."""
+    stored = "SELECT name, raw_log_loss, log_loss, substr(sums, 1, 16) FROM stream JOIN body ON stream = number"
+    for name, *losses, sums in connection.each(f"{stored} WHERE sums IS NOT NULL"):
+        if losses != np.frombuffer(bytes(sums)).tolist():
+            yield f"stream {name!r}: its log-losses must be those of its sums, got others"
 
 
 def _cells(connection: Any, stream: LoggedStream, method: str) -> str:
@@ -882,7 +803,7 @@ def info(url: str) -> dict[str, Any]:
     """A store in a few numbers."""
     with reading(url) as connection:
         meta = get_meta(connection)
-        found = stored_totals(connection)
+        found = totals_of(connection.all)
         stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
         waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
         shapes = [Shape.from_text(text) for (text,) in connection.all("SELECT text FROM shape")]

@@ -13,7 +13,7 @@ from calibeat._version import __version__
 from . import wire
 from .alarms import Mute
 from .events import CorrectionEvent, ForecastEvent, OutcomeEvent, StreamSettings
-from .store.queries import EventInfo, Overview, Reliability, StreamInfo, Totals, View
+from .store.queries import EventInfo, Overview, Reliability, StreamInfo, View
 from .wire import (
     ALARMS,
     EVENTS,
@@ -52,10 +52,8 @@ _COMPONENTS = (
     StreamSettings,
     wire.StreamAnswer,
     wire.SegmentsAnswer,
-    wire.ClassesAnswer,
     wire.StreamsAnswer,
     wire.HistoryAnswer,
-    wire.DelaysAnswer,
     wire.AlarmsAnswer,
     wire.AcknowledgeBody,
     wire.AcknowledgeAnswer,
@@ -66,7 +64,6 @@ _COMPONENTS = (
     wire.Health,
     StreamInfo,
     Reliability,
-    Totals,
     Overview,
     View,
 )
@@ -142,23 +139,16 @@ _WRITE_ERRORS = {
     413: "the body or the batch is too large",
     415: "the body is compressed, has an object a line, or is not application/json in a request from a web page",
     421: "without tokens, another name than that of this machine",
-    429: "the token has a limit of requests a second; Retry-After says when to try again",
     503: "the service starts or stops, the store is away or locked, or the queue is full; Retry-After says when to try "
     "again",
     504: "no answer in time; ask again with the same id",
 }
-_METRICS_ERRORS = {
-    401: "no valid token",
-    403: "the token is for some streams only",
-    429: _WRITE_ERRORS[429],
-    503: "the service starts or stops",
-}
+_METRICS_ERRORS = {401: "no valid token", 403: "the token is for some streams only", 503: "the service starts or stops"}
 _READ_ERRORS = {
     400: "a parameter is not valid",
     401: "no valid token",
     403: "the token is for other streams",
     421: _WRITE_ERRORS[421],
-    429: _WRITE_ERRORS[429],
     503: "the service starts or stops, or the store is away; Retry-After says when to try again",
     504: "no answer in time",
 }
@@ -305,16 +295,10 @@ def _paths() -> dict[str, Any]:
         "/v1/streams/{stream}/segments": {
             "get": _read("Segments of a stream with groups", "SegmentsAnswer", SEGMENTS, of_stream)
         },
-        "/v1/streams/{stream}/classes": {
-            "get": _read("Classes of a stream with many", "ClassesAnswer", NO_PARAMETERS, of_stream)
-        },
         "/v1/streams/{stream}/reliability": {
             "get": _read("Outcomes by tenth of the forecast", "Reliability", RELIABILITY, of_stream)
         },
         "/v1/streams/{stream}/history": {"get": _read("Hour by hour", "HistoryAnswer", HISTORY, of_stream)},
-        "/v1/streams/{stream}/delays": {
-            "get": _read("How late outcomes came", "DelaysAnswer", NO_PARAMETERS, of_stream)
-        },
         "/v1/view": {"get": _named(_read("What the dashboard shows of a stream", "View", VIEW))},
         "/v1/overview": {"get": _read("What the dashboard shows first", "Overview", OVERVIEW)},
         "/v1/alarms": {"get": _read("The latest alarms", "AlarmsAnswer", ALARMS)},
@@ -326,7 +310,6 @@ def _paths() -> dict[str, Any]:
             "post": _change("Do not send alarms of some streams", "MuteBody", "Mute"),
             "delete": _unmute(),
         },
-        "/v1/totals": {"get": _read("The whole store in numbers", "Totals", NO_PARAMETERS)},
         "/metrics": {"get": _other("Prometheus metrics", "text/plain", _METRICS_ERRORS)},
         "/healthz": {"get": _other("Whether the process answers", "Health", {})},
         "/readyz": {"get": _other("Whether the store answers", "Health", {503: "it does not"})},
@@ -406,7 +389,7 @@ def _define(parameters: list[dict[str, Any]]) -> dict[str, Any]:
 def _change(summary: str, body: str, answer: str) -> dict[str, Any]:
     """A request with a small body, which changes something besides events."""
     examples = {"some streams": {"value": {"streams": "paris/*"}}}
-    statuses = (400, 401, 403, 408, 413, 415, 421, 429, 503, 504)
+    statuses = (400, 401, 403, 408, 413, 415, 421, 503, 504)
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": _json(_ref(body), examples=examples)},

@@ -110,11 +110,8 @@ class Plan:
         self.names: set[str] = set()  # of the streams that it is about
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: Known = {}
-        self._started = 0  # streams that have their first event
         self.learnt = self.held = self.expired = self.repeated = 0
         self.given_up: list[tuple[int, int]] = []  # slot and number of forecasts whose outcome is not waited for
-        self.pending = 0  # more pending events than before
-        self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
     def age(self, aged: list[tuple[str, Record]], resumed: Iterable[StreamState] = ()) -> None:
@@ -230,10 +227,8 @@ class Plan:
         rows, is_noticed = self.operations.rows, self._settings.notice
         for state, record, event in new:
             shape, score = state.shape, record.score
-            if state.events == 0:
-                self._started += 1
-                if shape is not PLAIN:
-                    self.changes.shaped[state.name] = state
+            if state.events == 0 and shape is not PLAIN:
+                self.changes.shaped[state.name] = state
             if record.given is not None and shape.groups is not None and shape.groups.names:
                 self._note_names(state, event, record.given, shape.groups.cells)
             record.nth, record.seq, record.operation = state.events, state.seq, len(rows)
@@ -246,7 +241,6 @@ class Plan:
                 if shape is not PLAIN and shape.numbers > 1:
                     score = float(np.frombuffer(record.given or b"").max())
                 self._arrive(state, record.time, score, nan)
-        self.pending += len(new)
         self.changes.inserted += [record for _, record, _ in new]
 
     def _arrive(self, state: StreamState, time: float, score: float, lag: float) -> None:
@@ -357,7 +351,6 @@ class Plan:
     def _hold(self, state: StreamState, record: Record, status: int) -> None:
         if record.status == PENDING:
             state.pending -= 1
-            self.pending -= 1
             state.held += 1
             self.held += 1
         record.status = status
@@ -367,9 +360,7 @@ class Plan:
         """The outcome of a record that was held is unknown again."""
         record.status, record.outcome, record.outcome_time = PENDING, None, None
         state.pending += 1
-        self.pending += 1
         state.held -= 1
-        self.matured += 1
         self._touch(record, state)
 
     def drop(self, state: StreamState, record: Record) -> None:
@@ -377,7 +368,6 @@ class Plan:
         record.status, record.receipt, record.outcome, record.outcome_time = EXPIRED, None, None, None
         self.given_up.append((self._slot(state), record.nth))
         state.held -= 1
-        self.matured += 1
         state.expired += 1
         self.expired += 1
         self._touch(record, state)
@@ -386,10 +376,8 @@ class Plan:
         """The outcome of a record is learnt now."""
         if record.status in {HELD, WAITING}:
             state.held -= 1
-            self.matured += 1
         else:
             state.pending -= 1
-            self.pending -= 1
         record.status, record.outcome_seq = status, state.seq
         state.seq += 1
         state.outcomes += 1
@@ -415,7 +403,6 @@ class Plan:
         record.status, record.receipt = EXPIRED, None
         self.given_up.append((self._slot(state), record.nth))
         state.pending -= 1
-        self.pending -= 1
         state.expired += 1
         self.expired += 1
         self._touch(record, state)
@@ -459,14 +446,6 @@ class Plan:
                 changes.cells += [(state.number, 0, *cell) for cell in state.changed]
                 state.changed = []
         changes.settled = list(self._settled.values())
-        changes.totals = {
-            "streams": self._started,
-            "events": len(changes.inserted),
-            "outcomes": self.learnt,
-            "pending": self.pending,
-            "held": self.held - self.matured,
-            "expired": self.expired,
-        }
         return changes
 
     def answer(self, at: int) -> Answer:

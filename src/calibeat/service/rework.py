@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .controls import more_than, note, share_of
+from .controls import note
 from .maintenance import Logged, LoggedStream, Play, Said, log_of, pieces, stream_of
 from .model import Model, StoredCell
 from .plan import Plan, of_named_classes
 from .rollups import Rollups, errors_of
 from .store import Store, open_connection, sqlite_path
-from .store.queries import ADD_TOTALS
 from .store.schema import get_meta
 from .store.types import (
     ADD_TO_ROLLUPS,
@@ -42,7 +41,6 @@ from .store.types import (
     LEARNT,
     PENDING,
     SUMS,
-    TOTAL_COLUMNS,
     WAITING,
     StreamState,
     TableRow,
@@ -253,13 +251,10 @@ class Rework:
         if self._next != stream.seq:
             return False
         self._reach_base(connection)
-        before = share_of(state)
         changed = self._changed(store)
         self._sums(connection, state, changed.values())
         self._events(store, stream, changed, now)
         self._state(connection, stream, state)
-        more = more_than(before, share_of(state))
-        connection.run(ADD_TOTALS, (*(more[name] for name in TOTAL_COLUMNS), store.writer))
         applied = f"UPDATE correction SET applied = 1 WHERE number {store.one_of}"  # noqa: S608 - our own condition
         connection.run(applied, (store.as_list(self._items),))
         connection.run_many(
@@ -397,10 +392,11 @@ class Rework:
             replace_cells(connection, stream.number, base.cells, is_base=True)
         connection.run(
             "UPDATE stream SET outcomes = ?, pending = ?, held = ?, expired = ?, alarms = ?, error = ?, raw_error = ?, "
-            "since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, version = version + 1 "
-            "WHERE number = ?",
+            "raw_log_loss = ?, log_loss = ?, since = ?, base_seq = ?, base_events = ?, base = ?, base_monitor = ?, "
+            "version = version + 1 WHERE number = ?",
             (
                 *(state.outcomes, state.pending, state.held, state.expired, state.alarms, state.error, state.raw_error),
+                *(state.raw_log_loss, state.log_loss),
                 # What was told before is not what the new state says.
                 stream.seq if self._outcomes else stream.since,
                 *(base.seq, base.events, base.state, base.monitor, stream.number),

@@ -175,12 +175,6 @@ class Rollups:
         return [whole[at : at + width] for at in range(0, len(whole), width)]
 
     @property
-    def losses(self) -> tuple[float, float]:
-        """The log-losses of the outcomes that were learnt: of the scores, and of the forecasts."""
-        kinds = self._rollups[SUM_LOG_LOSS::NUMBERS].reshape(-1, 2, 10).sum(axis=(0, 2)).tolist()
-        return kinds[RAW_KIND], kinds[CALIBRATED_KIND]
-
-    @property
     def errors(self) -> list[Errors]:
         """The calibration errors of the streams, over all that they have learnt."""
         return errors_of(self._sums)

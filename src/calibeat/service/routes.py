@@ -56,8 +56,6 @@ from .wire import (
     AcknowledgeAnswer,
     AcknowledgeBody,
     AlarmsAnswer,
-    ClassesAnswer,
-    DelaysAnswer,
     DeletedAnswer,
     EventsAnswer,
     ForgottenAnswer,
@@ -383,20 +381,10 @@ class Routes:
             return None
         return HistoryAnswer(found[:limit], found[limit].start if len(found) > limit else None)
 
-    async def delays(self, name: str, _: dict[str, Any]) -> Any:
-        """How late its outcomes were."""
-        found = await self.reads.ask(lambda reader: reader.delays(name))
-        return None if found is None else DelaysAnswer(found)
-
     async def segments(self, name: str, asked: dict[str, Any]) -> Any:
         """Who is miscalibrated."""
         found = await self.reads.ask(lambda reader: reader.segments(name, asked.get("least", 100)))
         return None if found is None else SegmentsAnswer(found[: asked.get("limit", MAX_LIMIT)])
-
-    async def classes(self, name: str, _: dict[str, Any]) -> Any:
-        """Which of many classes is miscalibrated."""
-        found = await self.reads.ask(lambda reader: reader.classes(name))
-        return None if found is None else ClassesAnswer(found)
 
     async def define(self, request: Request) -> Response:
         """`PUT /v1/streams/NAME`: what the stream is from its first event on."""
@@ -461,10 +449,6 @@ class Routes:
         check_yours_all(found.streams, request.state.streams)
         return found
 
-    async def totals(self, _: dict[str, Any]) -> Any:
-        """The whole store in numbers."""
-        return await self.reads.ask(lambda reader: reader.totals())
-
     async def overview(self, asked: dict[str, Any]) -> Any:
         """The first screen of the dashboard."""
         may_write = asked.pop("may_write")
@@ -491,9 +475,7 @@ class Routes:
             "": (self.stream, NO_PARAMETERS),
             "reliability": (self.reliability, RELIABILITY),
             "history": (self.history, HISTORY),
-            "delays": (self.delays, NO_PARAMETERS),
             "segments": (self.segments, SEGMENTS),
-            "classes": (self.classes, NO_PARAMETERS),
             "events": (self.events, EVENTS),
         }
         kind = parts[0] if parts else ""
@@ -574,7 +556,7 @@ class Routes:
             max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
-            secure=request.scope["scheme"] == "https",
+            secure=request.headers.get("x-forwarded-proto") == "https",  # what the proxy speaks
         )
         return response
 
@@ -604,8 +586,7 @@ class Routes:
         request.scope["calibeat.token"] = token
         if refused := self.service.check_token(token, write=write):
             status, _, body = refused
-            more = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
-            return _json(body, status, more.get(status))
+            return _json(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
         if token is not None:
             request.state.streams, request.state.may_write = token.streams, token.may("write")
         return None
@@ -748,7 +729,6 @@ def other_routes(service: Service) -> Starlette:
         ("/v1/mutes", ask(at.mutes, NO_PARAMETERS, whole=False), ["GET"]),
         ("/v1/mutes", at.writing(at.mute, page=True), ["POST"]),
         ("/v1/mutes", at.writing(at.unmute, page=True), ["DELETE"]),
-        ("/v1/totals", ask(at.totals, NO_PARAMETERS), ["GET"]),
         ("/v1/overview", ask(at.overview, OVERVIEW), ["GET"]),
         ("/v1/view", ask(at.view, VIEW, whole=False), ["GET"]),
         ("/metrics", read(at.metrics, tagged=False, whole=True), ["GET"]),

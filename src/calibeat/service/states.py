@@ -57,6 +57,14 @@ def base_sql(of: str) -> str:
     )
 
 
+def state_sql(of: str, severity: str, *, is_monitored: bool) -> str:
+    """`state_of`, of the columns of a stream's row and of the severity of its note."""
+    base, modes = base_sql(of), ", ".join(f"'{mode}'" for mode in MODES)
+    notes = " ".join(f"WHEN {severity} = {number} THEN '{note}'" for number, note in enumerate(NOTES, 1))
+    unwatched = "" if is_monitored else f"WHEN {base} = 'good' THEN 'no monitor' "
+    return f"CASE WHEN {base} IN ({modes}) THEN {base} {notes} {unwatched}ELSE {base} END"
+
+
 def state_of(base: str, severity: int | None, *, is_monitored: bool) -> str:
     """The state of a stream.
 

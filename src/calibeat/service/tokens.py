@@ -1,6 +1,6 @@
 """Tokens: made once, kept as hashes, looked up again every second so that a revoked one stops working.
 
-A token may be limited: to reading, to some streams, to a time, to a number of requests a second.
+A token may be limited: to reading, to some streams, to a time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
 from .patterns import matches
 from .store.queries import Token
@@ -20,7 +19,6 @@ from .store.queries import Token
 PREFIX = "calibeat_"  # so that scanners for leaked secrets can find one
 Scope = Literal["read", "write"]
 SCOPES: tuple[Scope, ...] = ("read", "write")
-USED_SECONDS = 60.0  # a use so soon after the one that is written is not written
 
 
 def new_token() -> str:
@@ -45,13 +43,11 @@ def hashed(token: str | bytes) -> bytes:
 class Holder:
     """A token that is valid now, as a request meets it."""
 
-    __slots__ = ("_left", "_since", "expires", "hash", "name", "rate", "scope", "streams", "used")
+    __slots__ = ("expires", "hash", "name", "scope", "streams")
 
     def __init__(self, token: Token) -> None:
         self.name, self.scope, self.hash = token.name, token.scope, bytes.fromhex(token.hash)
-        self.streams, self.expires, self.rate = token.streams, token.expires, token.rate
-        self.used: float | None = None  # when it was used last, here
-        self._left, self._since = float(token.rate or 0.0), time.monotonic()
+        self.streams, self.expires = token.streams, token.expires
 
     def may(self, wanted: Scope) -> bool:
         """Whether it may read, or write."""
@@ -60,23 +56,6 @@ class Holder:
     def covers(self, stream: str) -> bool:
         """Whether it may be used for a stream."""
         return not self.streams or matches(self.streams, stream)
-
-    def is_too_soon(self) -> bool:
-        """Count a request -> whether it is one too many: `rate` a second, and as many at once after a pause."""
-        if self.rate is None:
-            return False
-        now = time.monotonic()
-        self._left = min(float(self.rate), self._left + (now - self._since) * self.rate)
-        self._since = now
-        if self._left < 1.0:
-            return True
-        self._left -= 1.0
-        return False
-
-    def is_same(self, other: Holder) -> bool:
-        """Whether nothing has changed but when it was used."""
-        mine = (self.name, self.scope, self.hash, self.streams, self.expires, self.rate)
-        return mine == (other.name, other.scope, other.hash, other.streams, other.expires, other.rate)
 
 
 class TokenBook:
@@ -98,14 +77,13 @@ class TokenBook:
         self._holders: dict[bytes, list[Holder]] = {}  # by the beginning of their hashes
 
     def refresh(self, tokens: Iterable[Token]) -> None:
-        """Take over the tokens of the store, revoked ones too. Those that have not changed keep their counts."""
+        """Take over the tokens of the store, revoked ones too."""
         holders: dict[bytes, list[Holder]] = {}
         for token in tokens:
             self.is_open = False
             if token.revoked is None:
                 made = Holder(token)
-                found = (h for h in self._holders.get(made.hash[:8], ()) if h.is_same(made))
-                holders.setdefault(made.hash[:8], []).append(next(found, made))
+                holders.setdefault(made.hash[:8], []).append(made)
         self._holders = holders
 
     @property
@@ -136,31 +114,15 @@ class TokenBook:
         digest = hashed(token)
         for holder in self._holders.get(digest[:8], ()):
             if hmac.compare_digest(holder.hash, digest):
-                now = time.time()
-                if holder.expires is not None and now >= holder.expires:
-                    return None
-                holder.used = now
-                return holder
+                return None if holder.expires is not None and time.time() >= holder.expires else holder
         return None
-
-    def uses(self) -> dict[str, float]:
-        """When tokens were used last, by their names."""
-        every = [holder for holders in self._holders.values() for holder in holders]
-        return {holder.name: holder.used for holder in every if holder.used is not None}
 
 
 class Refresher:
-    """A thread that reads the tokens every second, and writes when they were used last, of each once a minute."""
+    """A thread that reads the tokens every second."""
 
-    def __init__(
-        self,
-        book: TokenBook,
-        read: Callable[[], Iterable[Token]],
-        write: Callable[[dict[str, float]], Any] = lambda _: None,
-        seconds: float = 1.0,
-    ) -> None:
-        self._book, self._read, self._write, self._seconds = book, read, write, seconds
-        self._written: dict[str, float] = {}
+    def __init__(self, book: TokenBook, read: Callable[[], Iterable[Token]], seconds: float = 1.0) -> None:
+        self._book, self._read, self._seconds = book, read, seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-tokens", daemon=True)
 
@@ -173,21 +135,10 @@ class Refresher:
         """Wait for the thread's end."""
         self._stop.set()
         self._thread.join()
-        with suppress(Exception):  # a store that is away: the last minute is forgotten
-            self._write_uses(0.0)
-
-    def _write_uses(self, least: float = USED_SECONDS) -> None:
-        """Those that were used so long after what is written, or for the first time."""
-        known, uses = self._written, self._book.uses()
-        new = {name: used for name, used in uses.items() if name not in known or used - known[name] > least}
-        if new:
-            self._write(new)
-            self._written |= new
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             try:
                 self._book.refresh(self._read())
-                self._write_uses()
             except Exception:  # noqa: BLE001, S112 - a store that is away for a moment: the tokens stay as they were
                 continue

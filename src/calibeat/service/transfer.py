@@ -335,15 +335,22 @@ def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) ->
     sums[:, [RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER]] = stats[:, list(LOSSES.values())]
     events, outcomes = stats[:, EVENTS].astype(int), rows[:, N].astype(int)
     # Numbers of operations begin behind those that the rows have seen.
-    columns = "name, seq, events, outcomes, base_seq, base_events, base"
+    columns = "name, seq, events, outcomes, base_seq, base_events, base, raw_log_loss, log_loss"
     connection.run_many(
-        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
+        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
         "ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, events = excluded.events, outcomes = excluded.outcomes, "
         "base_seq = excluded.base_seq, base_events = excluded.base_events, base = excluded.base, "
-        "version = stream.version + 1",
+        "raw_log_loss = excluded.raw_log_loss, log_loss = excluded.log_loss, version = stream.version + 1",
         [
-            (stream, made + learnt, made, learnt, made + learnt, made, row.tobytes())
-            for stream, made, learnt, row in zip(streams, events.tolist(), outcomes.tolist(), rows, strict=True)
+            (stream, made + learnt, made, learnt, made + learnt, made, row.tobytes(), *losses)
+            for stream, made, learnt, row, losses in zip(
+                streams,
+                events.tolist(),
+                outcomes.tolist(),
+                rows,
+                sums[:, [RAW_LOG_LOSS, LOG_LOSS]].tolist(),
+                strict=True,
+            )
         ],
     )
     connection.run_many(

@@ -25,7 +25,7 @@ from .events import CorrectionEvent, ForecastEvent, InvalidEvent, OutcomeEvent, 
 from .notices import GroupArrivals
 from .plan import Known, Plan, Request, of_named_classes
 from .rollups import Rollups
-from .store.types import Changes, Record, StreamState, weighted
+from .store.types import Changes, Record, StreamState
 
 if TYPE_CHECKING:
     from .engine import EngineSettings
@@ -138,8 +138,6 @@ class Unwritten:
         all_.cells += new.cells
         all_.names += new.names
         all_.forgotten += new.forgotten
-        for name, number in new.totals.items():
-            all_.totals[name] = all_.totals.get(name, 0) + number
         self._settled.update({(record.stream, record.id): record for record in new.settled})
         self._asked += plan.operations.records
         self._outcomes += plan.operations.outcomes
@@ -194,23 +192,7 @@ class Unwritten:
             sums=[state.sums for state in streams],
         )
         changes.rollups = added.rollups
-        error = raw_error = 0.0
-        judged = 0
         # Forecasts change neither the sums nor the errors of a stream.
         for state, sums, errors in zip(streams, added.sums, added.errors, strict=True) if self._learnt else ():
-            before = state.weighted
-            if before[2] != state.outcomes:  # it has learnt
-                after = state.weighted = weighted(*errors, state.outcomes)
-                error += after[0] - before[0]
-                raw_error += after[1] - before[1]
-                judged += after[2] - before[2]
             state.sums, (state.error, state.raw_error) = sums, errors
-        raw_log_loss, log_loss = added.losses
-        changes.totals |= {
-            "judged": judged,
-            "raw_log_loss": raw_log_loss,
-            "log_loss": log_loss,
-            "error": error,
-            "raw_error": raw_error,
-        }
         return changes

@@ -8,34 +8,31 @@ tells.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
-import http.client
-import io
 import logging
-import socket
+import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import msgspec
 
 from calibeat.errors import InvalidInput
 
-from .alarms import TOGETHER, group_of, mutes, page_of, sentence
+from .alarms import TOGETHER, group_of, mutes, page_of
 from .patterns import matches
 from .store import open_connection, sqlite_path
 from .store.queries import AlarmRow, alarm_rows
-from .watch import CLASS, NOTICED, RAW
+from .watch import RAW
 
 log = logging.getLogger("calibeat.service")
-WebhookFormat = Literal["json", "slack", "alertmanager"]
+WebhookFormat = Literal["json", "slack"]
 BEGUN = "webhook_begun"  # in the store: alarms are delivered since there was a webhook for the first time
 LOOK = 1.0  # seconds between two looks for new alarms
 GATHER = 5.0  # seconds that the first alarm waits for others of the same cause
@@ -44,16 +41,14 @@ PATIENCE = 10.0  # seconds for one request, whatever the receiver does
 STOP = 2.0  # seconds that the end of the process waits for a request that is under way
 MOST = 1000  # alarms in one message
 LISTED = 100  # of them in full
-STILL_OPEN = 30 * 86_400.0  # seconds after which Alertmanager may forget an alarm that it hears nothing more of
 WAITING, SENT, TOLD_OVER, NOT_SENT = range(4)  # the column `delivered`
 # The alarms that a message may tell of. What is muted or acknowledged is noted as not sent.
 _NEW = f"WHERE a.delivered = {WAITING}"
-# All alarms of a message must be over. People are told so of pages. Alertmanager keeps open whatever it hears of.
-_OVER, _PAGE_OVER = (
-    f"WHERE a.delivered = {SENT}{page} AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
-    f"b.delivered = {SENT}{page.replace('a.', 'b.')} AND NOT EXISTS (SELECT 1 FROM alarm c WHERE "
+# All alarms of a message must be over, and it was a page.
+_OVER = (
+    f"WHERE a.delivered = {SENT} AND a.page = 1 AND a.message = (SELECT min(b.message) FROM alarm b WHERE "  # noqa: S608
+    f"b.delivered = {SENT} AND b.page = 1 AND NOT EXISTS (SELECT 1 FROM alarm c WHERE "
     f"c.delivered = {SENT} AND c.message = b.message AND c.ended IS NULL))"
-    for page in ("", " AND a.page = 1")
 )
 _PAGES_FIRST = "a.page DESC, a.number"
 
@@ -82,8 +77,6 @@ def read_secret(path: Path | None) -> bytes | None:
 
 def message(alarms: Sequence[AlarmRow], base: str, kind: WebhookFormat) -> Any:
     """Alarms of one cause as a receiver wants them."""
-    if kind == "alertmanager":
-        return [_alert(alarm, base) for alarm in alarms]
     group = group_of(alarms)
     streams = list(dict.fromkeys(alarm.stream for alarm in alarms))
     url = page_of(base, streams)
@@ -105,25 +98,6 @@ def message(alarms: Sequence[AlarmRow], base: str, kind: WebhookFormat) -> Any:
 def _slack(text: str) -> str:
     """Text of others in Slack's marks."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _alert(alarm: AlarmRow, base: str) -> dict[str, Any]:
-    """One alarm for Alertmanager, which groups them itself. An end that is far away keeps it open."""
-    what = {"what": alarm.what, "severity": "page" if alarm.page else "info"}
-    name = "CalibeatNotice" if alarm.part == NOTICED else "CalibeatMiscalibrated"
-    if alarm.part >= CLASS:
-        what["class"] = str(alarm.detail).removeprefix("class ")
-    return {
-        "labels": {"alertname": name, "stream": alarm.stream, **what},
-        "annotations": {"summary": sentence([alarm], alarm.since_time, alarm.ended), "number": str(alarm.number)},
-        "startsAt": _rfc3339(alarm.time),
-        "endsAt": _rfc3339(alarm.time + STILL_OPEN if alarm.ended is None else alarm.ended),
-        "generatorURL": page_of(base, [alarm.stream]),
-    }
-
-
-def _rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Webhook:
@@ -148,7 +122,6 @@ class Webhook:
         self._is_left = False  # the process did not wait for the thread's end, and the store is closed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-webhook", daemon=True)
-        self._opener = urllib.request.build_opener(_NoRedirect, _Http, _Https)
 
     def start(self) -> None:
         """Alarms from now on, and those that an earlier process could not deliver."""
@@ -200,8 +173,7 @@ class Webhook:
                 connection.begin()
             found, state = self._next(connection, _NEW, is_shared=is_shared), SENT
             if not found:
-                over = _OVER if self._kind == "alertmanager" else _PAGE_OVER
-                found, state = self._next(connection, over, is_shared=is_shared), TOLD_OVER
+                found, state = self._next(connection, _OVER, is_shared=is_shared), TOLD_OVER
             if not found:
                 if is_shared:
                     connection.commit()  # with those that were muted
@@ -235,7 +207,12 @@ class Webhook:
         return group
 
     def post(self, body: bytes, delivery: str) -> None:
-        """Send one message; raises unless it was taken with a status of 2xx."""
+        """Send one message.
+
+        Raises
+        ------
+        OSError : it was not taken with a status of 2xx within `PATIENCE`.
+        """
         timestamp = str(int(time.time()))
         headers = {
             "content-type": "application/json",
@@ -245,9 +222,25 @@ class Webhook:
         }
         if self._secret is not None:
             headers["x-calibeat-signature"] = signature(self._secret, timestamp, body)
-        request = urllib.request.Request(self._url, body, headers, method="POST")  # noqa: S310 - checked above
-        with self._opener.open(request, timeout=PATIENCE):
-            pass
+        status = asyncio.run(self._status(body, headers))
+        if not 200 <= status < 300:  # also a redirect: a signed alarm goes to the configured address and to no other
+            raise OSError(f"the receiver answered with status {status}")
+
+    async def _status(self, body: bytes, headers: dict[str, str]) -> int:
+        """Send a request and return the status of its answer.
+
+        One time limit covers all of it. Those of httpx are for each step, such as a read: a receiver that sends a byte
+        now and then could hold a request for ever.
+        """
+        try:
+            async with (
+                asyncio.timeout(PATIENCE),
+                httpx.AsyncClient(timeout=PATIENCE / 2, verify=ssl.create_default_context()) as client,
+                client.stream("POST", self._url, content=body, headers=headers) as answer,
+            ):
+                return answer.status_code
+        except (TimeoutError, httpx.TimeoutException):
+            raise TimeoutError(f"the receiver timed out within {PATIENCE:g} seconds") from None
 
 
 def _set_delivered(connection: Any, alarms: Sequence[AlarmRow], state: int, message: int | None = None) -> None:
@@ -273,69 +266,3 @@ def _not_to_be_sent(connection: Any, alarms: Sequence[AlarmRow]) -> list[AlarmRo
         for alarm in alarms
         if alarm.part == RAW or matches(muted, alarm.stream) or (not alarm.page and alarm.stream in looked_after)
     ]
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """A signed alarm goes to the address that was configured, and to no other."""
-
-
-# ---- one time limit for a whole request ----------------------------------------------------------------------------
-# The time limit of a socket is for each read: a receiver that sends a byte now and then could hold a request for ever.
-
-
-def _left(end: float) -> float:
-    """Seconds until a moment; raises when it is over."""
-    left = end - time.monotonic()
-    if left <= 0.0:
-        raise TimeoutError("timed out")
-    return left
-
-
-class _Connection(http.client.HTTPConnection):
-    """A connection that must be done with its request within its time limit."""
-
-    def __init__(self, host: str, *, timeout: float = PATIENCE, **more: Any) -> None:
-        super().__init__(host, timeout=timeout, **more)
-        self._end = time.monotonic() + timeout
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock.settimeout(_left(self._end))
-
-    def response_class(self, sock: socket.socket, *args: Any, **more: Any) -> http.client.HTTPResponse:  # type: ignore[override]
-        """What `http.client` reads an answer with."""
-        return http.client.HTTPResponse(_Received(sock, self._end), *args, **more)  # type: ignore[arg-type]
-
-
-class _TlsConnection(_Connection, http.client.HTTPSConnection):
-    pass
-
-
-class _Received(io.RawIOBase):
-    """What a socket receives until a moment."""
-
-    def __init__(self, sock: socket.socket, end: float) -> None:
-        super().__init__()
-        self._sock, self._end = sock, end
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        """What `http.client` asks of a socket."""
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._sock.settimeout(_left(self._end))
-        return self._sock.recv_into(buffer)
-
-
-class _Http(urllib.request.HTTPHandler):
-    def do_open(self, http_class: Any, req: urllib.request.Request, **more: Any) -> http.client.HTTPResponse:  # noqa: ARG002
-        return super().do_open(_Connection, req, **more)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def do_open(self, http_class: Any, req: urllib.request.Request, **more: Any) -> http.client.HTTPResponse:  # noqa: ARG002
-        return super().do_open(_TlsConnection, req, **more)

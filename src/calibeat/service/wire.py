@@ -44,11 +44,8 @@ from .store.queries import (
     MAX_LIMIT,
     MAX_PAGES,
     ORDERS,
-    PAGE_ORDERS,
     SPANS,
     AlarmRow,
-    ClassInfo,
-    Delay,
     EventInfo,
     Hour,
     Segment,
@@ -208,12 +205,6 @@ class SegmentsAnswer(Struct):
     segments: list[Segment]
 
 
-class ClassesAnswer(Struct):
-    """The classes of a stream over its latest outcomes, the commonest first."""
-
-    classes: list[ClassInfo]
-
-
 class HistoryAnswer(Struct):
     """The hours of a stream in order; those without an event are left out.
 
@@ -222,12 +213,6 @@ class HistoryAnswer(Struct):
 
     hours: list[Hour]
     next: float | None
-
-
-class DelaysAnswer(Struct):
-    """How late outcomes came."""
-
-    delays: list[Delay]
 
 
 class AlarmsAnswer(Struct):
@@ -327,7 +312,6 @@ def refusal_body(refusal: Refusal) -> bytes:
 COULD_NOT = "the service could not answer; its log says why"
 UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
 FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
-TOO_SOON = error_body("too_many_requests", "this token has a limit of requests a second; try again later")
 STARTING = error_body("starting", "the service must have its store, got one that starts or waits for it - try again")
 INTERNAL = error_body("internal", COULD_NOT)
 ENCODED = error_body("unsupported_media_type", "body must be plain, without content-encoding", "content-encoding")
@@ -752,7 +736,7 @@ STREAMS = Parameters(
 )
 OVERVIEW = Parameters(
     {
-        "order": _one_of(PAGE_ORDERS, "attention", "what the first streams have most of"),
+        "order": _one_of(ORDERS, "attention", "what the first streams have most of"),
         "search": _SEARCH,
         "state": _STATE,
         "page": _whole(MAX_PAGES, 1, "25 streams each; one behind the last gives the last"),

@@ -1,22 +1,14 @@
 // The first screen: what to look at first, the store in numbers, the streams by what matters, the latest alarms.
-const RANKS = [
-  ["attention", "What matters"], ["alarms", "Alarms"], ["pending", "Pending"], ["error", "Calibration error"],
-  ["events", "Volume"], ["recent", "Latest"], ["name", "Name"],
-];
+const RANKS = [["attention", "What matters"], ["events", "Volume"], ["name", "Name"]];
 const RANK_WORDS = {
   attention: "Streams that need a person come first, then those whose miscalibration costs most: outcomes × squared calibration error.",
-  alarms: "Streams with most alarms in the last 7 days come first.",
-  pending: "Streams with most forecasts without an outcome come first.",
-  error: "Streams with the largest calibration error come first. Those with fewer than 100 outcomes come last: their error is mostly luck.",
   events: "Streams with most forecasts come first.",
-  recent: "Streams with the latest forecast come first.",
   name: "In the order of their names.",
 };
 // Names of the columns, and what they are called where each row is a card.
 const COLUMNS = ["Stream", "State", "Last 4 weeks", "Log-loss", "Calibration error, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
-const COLUMN_RANKS = ["name", "attention", null, null, "error", "pending", "events", "recent"]; // by which a click on its heading ranks
+const COLUMN_RANKS = ["name", "attention", null, null, null, null, "events", null]; // by which a click on its heading ranks
 const CARDS = ["State", "Last 4 weeks", "Log-loss", "Error", "Pending", "Forecasts", "Last forecast"];
-const MOST_COUNTED = 20000; // streams of a state that the service counts
 const ALERTS = Object.keys(STATES).filter(state => STATES[state][0] === "alert");
 const WORST = 0.3; // where the bar of an error is full
 
@@ -174,13 +166,13 @@ function makeList(choose) {
       [count(data.fresh_alarms), data.monitored ? "" : "no monitor: serve --monitor has one"],
     ]);
     look.fill(data.first, data.first ? `${counted(alerts, "stream")} ${alerts === 1 ? "needs" : "need"} a person. First ` : calmWords(data), true);
-    filters.fill(data.states, data.streams, state.state, MOST_COUNTED);
+    filters.fill(data.states, data.streams, state.state);
     fillAlarms(alarms, data.alarms, true);
     watched.hidden = data.alarms.length === 0;
     write(words, RANK_WORDS[state.order]);
     fillRows();
     const first = (data.page - 1) * 25;
-    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${state.state && data.found >= MOST_COUNTED ? "at least " : ""}${counted(data.found, "stream")}` : "0 streams");
+    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${counted(data.found, "stream")}` : "0 streams");
     back.disabled = data.page <= 1;
     on.disabled = data.page >= data.pages;
     pager.hidden = data.pages < 2 && !state.search && !state.state;

@@ -29,7 +29,7 @@ function makeBadge() {
 // All streams, or those of one state: how many there are of each.
 function makeFilters(choose) {
   const host = element("div", { class: "filters", role: "group", "aria-label": "Streams by state" });
-  const fill = (counts, all, chosen, most) => {
+  const fill = (counts, all, chosen) => {
     const names = Object.keys(STATES).filter(state => counts[state] || state === chosen);
     const key = JSON.stringify([names, chosen]);
     if (host.dataset.key !== key) {
@@ -43,7 +43,7 @@ function makeFilters(choose) {
     }
     for (const button of host.children) {
       const n = button.dataset.state ? counts[button.dataset.state] ?? 0 : all;
-      write(button.lastChild, n >= most && button.dataset.state ? `${count(most)}+` : count(n));
+      write(button.lastChild, count(n));
     }
   };
   return { host, fill };

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
-from .queries import Reader, recount_totals, refresh_ranking
+from .queries import Reader
 from .schema import create_tables, version_of
 from .sqlite import SqliteConnection, SqliteStore
 from .types import Store, StoreAway, StoreBusy, StoreInUse
@@ -116,8 +116,6 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         if create:
             create_tables(connection, "PostgreSQL" if path is None else str(path))
         yield connection
-        recount_totals(connection)
-        refresh_ranking(connection)
         store.commit()
     except BaseException:
         store.rollback()

@@ -22,8 +22,7 @@ import numpy as np
 from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
-from . import queries, schema
-from .queries import ADD_TOTALS, begin_writing
+from . import schema
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
@@ -65,7 +64,6 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
 
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _CREATING = 0x63616C69_00000001, 0x63616C69_00000002
-_TOTALS = 0x63616C6C  # with the number of a writer
 _REWORK = 0x63616C6D_00000000  # and the number of a stream
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
@@ -96,7 +94,7 @@ _AT_ONCE = 5_000  # rows that a cursor brings
 _ALL_OF = "SELECT * FROM "
 _EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8 int2 bytea bytea"
 _SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
-_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 int2"
+_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 int2 float8 float8"
 _SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
 _UNCHANGED = (
     f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
@@ -314,9 +312,6 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
-_ADD_TOTALS = _marked(ADD_TOTALS)
-
-
 @contextmanager
 def _unless_locked() -> Iterator[None]:
     """Say it in our own words when a row stays locked."""
@@ -348,9 +343,6 @@ class PostgresStore(Store):
             with self._alone():
                 self.is_new = schema.create_tables(self.connection, "PostgreSQL")
             self._use()
-            self.writer = self._take_writer()
-            with self._alone():
-                begin_writing(self.connection, self.writer)
             self._run(_ALIVE_THERE)
             self._set("lock_timeout", LOCKED)  # for groups
         except BaseException:
@@ -372,13 +364,6 @@ class PostgresStore(Store):
         """Say that a service writes here, so that no command rewrites the store meanwhile."""
         if not self.connection.lock_use(shared=True):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
-
-    def _take_writer(self) -> int:
-        """A row of the totals that no other session adds to, as long as there are some left."""
-        for writer in range(queries.WRITERS):
-            if self._run("SELECT pg_try_advisory_lock(%s, %s)", (_TOTALS, writer)).fetchall()[0][0]:
-                return writer
-        return 0  # shared: right, but those who share it wait for each other
 
     # ---- one group --------------------------------------------------------------------------------------------------
 
@@ -453,10 +438,6 @@ class PostgresStore(Store):
             self._many(INSERT_CELLS + _ALL_OF, rows["cell"], "bigint int2 bigint bytea", OR_CELL)
             self._many(INSERT_NAMES + _ALL_OF, rows["name"], "bigint bigint bigint text", OR_NAME)
             self._many(_FORGET_NAMES, rows["forgotten"], "bigint bigint", _FORGOTTEN)
-            for totals in rows["total"]:
-                # The last one: a process that has this row has all its other rows, so there is no deadlock.
-                self._run(_ADD_TOTALS, (*totals, self.writer))
-                self._sync()
         check_written(0 if written is None else written.rowcount, len(rows["stream"]))
 
     def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:

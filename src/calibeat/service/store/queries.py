@@ -10,12 +10,11 @@ import json
 import threading
 import time
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
-from math import isclose
 from typing import Any
 
 import numpy as np
@@ -34,16 +33,13 @@ from calibeat.service.patterns import condition, matches
 from calibeat.service.shape import Shape
 from calibeat.service.states import (
     ALARMED,
-    BASES,
     CORRECTING,
-    ENOUGH_OUTCOMES,
-    MODES,
     NEED_A_PERSON,
-    NOTES,
     base_sql,
     is_about_us,
     severity_sql,
     state_of,
+    state_sql,
 )
 from calibeat.service.watch import NOTICED, SEGMENT
 
@@ -57,180 +53,79 @@ from .types import (
     HELD,
     HOUR,
     LEARNT,
-    LOG_LOSS,
     PASSTHROUGH,
     PENDING,
     RAW_KIND,
-    RAW_LOG_LOSS,
     SUMS,
     TENTHS,
-    TOTAL_COLUMNS,
-    TOTAL_COUNTS,
     WAITING,
     AlarmInfo,
-    assigned,
     stored_cells,
     stored_names,
 )
 
-# ---- totals ---------------------------------------------------------------------------------------------------------
+# ---- the whole store, and lists of streams --------------------------------------------------------------------------
 #
-# The whole store in a few numbers, kept with every group, so that no reader adds up all streams. Table `total` has a
-# row for each writer. A group adds to its writer's row in its own transaction: the sums are those of the streams at
-# every moment, and two processes never wait for each other's row. Readers add up the rows.
+# Both read the rows of all streams, which are narrow for that. What is large, such as states, is in other tables.
 
-ADD_TOTALS = f"UPDATE total SET {', '.join(f'{name} = {name} + ?' for name in TOTAL_COLUMNS)} WHERE writer = ?"  # noqa: S608
-BEGIN_TOTALS = "INSERT INTO total (writer, unranked) VALUES (?, 1) ON CONFLICT (writer) DO UPDATE SET unranked = 1"
-READ_TOTALS = f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in TOTAL_COLUMNS)} FROM total"  # noqa: S608
-WRITERS = 64  # most rows; processes beyond them share one
-ROUNDING = 1e-6  # sums of floating-point numbers depend on their order
-
-# Of the table of streams, in the order of `TOTAL_COUNTS` and then the errors of `TOTAL_SUMS`.
-_COUNTED = (
+_NOTED = (
+    f"(SELECT n.stream, min(n.severity) AS severity FROM (SELECT a.stream, {severity_sql('a.what')} AS severity "  # noqa: S608
+    f"FROM alarm a WHERE a.ended IS NULL AND {is_about_us('a.what')} UNION ALL "
+    f"SELECT c.stream, {CORRECTING} FROM correction c WHERE c.applied = 0) n GROUP BY n.stream)"
+)
+_STREAMS = f"stream s LEFT JOIN {_NOTED} n ON n.stream = s.number"
+_BASE = base_sql("s.")
+ORDERS = ("name", "events", "attention")
+# Order -> its keys, smallest first; streams with equal keys are in the order of their names. "attention" is open
+# alarms, the worst first, then streams without a single outcome, then what miscalibration costs: outcomes x squared
+# error, as the Brier score counts it.
+_KEYS: dict[str, tuple[str, ...]] = {
+    "name": (),
+    "events": ("-s.events",),
+    "attention": (
+        f"CASE WHEN n.severity <= {ALARMED} THEN n.severity WHEN {_BASE} <> 'no outcomes' THEN 99 ELSE 98 END",
+        "-coalesce(s.error * s.error * s.outcomes, 0)",
+        "-s.pending",
+    ),
+}
+_COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
+# The losses are sums over outcomes. The errors are those of the streams, times the outcomes that each stream has.
+_SUMS = ("raw_log_loss", "log_loss", "raw_error", "error")
+_TOTALS = (
     "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
     "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0), "
-    "coalesce(sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END), 0), coalesce(sum(error * outcomes), 0.0), "
-    "coalesce(sum(raw_error * outcomes), 0.0) FROM stream WHERE events > 0"
+    "coalesce(sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END), 0), coalesce(sum(raw_log_loss), 0), "
+    "coalesce(sum(log_loss), 0), coalesce(sum(raw_error * outcomes), 0), coalesce(sum(error * outcomes), 0) "
+    "FROM stream WHERE events > 0"
 )
-# The first two sums of a stream.
-_COUNTED_LOSSES = "SELECT substr(sums, 1, 16) FROM stream JOIN body ON stream = number WHERE outcomes > 0"
-_LOSSES_AT_ONCE = 10_000
+_BASES = f"SELECT {_BASE}, count(*) FROM stream s WHERE s.events > 0 GROUP BY 1"  # noqa: S608 - our own text
+_OF_NOTED = (
+    f"SELECT {_BASE}, n.severity, count(*) FROM {_NOTED} n JOIN stream s ON s.number = n.stream "  # noqa: S608
+    "WHERE s.events > 0 GROUP BY 1, 2"
+)
 
 
-def stored_totals(connection: Any) -> dict[str, float]:
-    """The totals that are kept."""
-    return named_totals(connection.all(READ_TOTALS)[0])
-
-
-def named_totals(row: Any) -> dict[str, float]:
-    """A row of `READ_TOTALS` by the names of its columns."""
+def totals_of(select: Callable[[str], list[tuple[Any, ...]]]) -> dict[str, float]:
+    """The sums over all streams, by their names."""
+    row = select(_TOTALS)[0]
     return {
-        name: int(value) if name in TOTAL_COUNTS else float(value)
-        for name, value in zip(TOTAL_COLUMNS, row, strict=True)
+        name: float(value) if name in _SUMS else int(value) for name, value in zip(_COUNTS + _SUMS, row, strict=True)
     }
 
 
-def counted_totals(connection: Any) -> dict[str, float]:
-    """The same, added up from all streams."""
-    found = connection.all(_COUNTED)[0]
-    losses, part = np.zeros(2), list[bytes]()
-    for (sums,) in connection.each(_COUNTED_LOSSES):
-        part.append(bytes(sums))
-        if len(part) == _LOSSES_AT_ONCE:
-            losses += np.frombuffer(b"".join(part)).reshape(-1, 2).sum(axis=0)
-            part = []
-    losses += np.frombuffer(b"".join(part)).reshape(-1, 2).sum(axis=0)
-    return named_totals((*found[: len(TOTAL_COUNTS)], *losses.tolist(), *found[len(TOTAL_COUNTS) :]))
-
-
-def recount_totals(connection: Any) -> None:
-    """Keep what all streams add up to, after a command that has changed them. The caller has exclusive use."""
-    connection.run("DELETE FROM total")
-    connection.run("INSERT INTO total (writer) VALUES (0)")
-    connection.run(ADD_TOTALS, (*counted_totals(connection).values(), 0))
-
-
-def totals_problems(connection: Any) -> list[str]:
-    """What is wrong with the totals, as sentences."""
-    kept, found = stored_totals(connection), counted_totals(connection)
-    return [
-        f"the total of {name} must be that of the streams, {found[name]:g}, got {kept[name]:g}"
-        for name in TOTAL_COLUMNS
-        if kept[name] != found[name]
-        and (name in TOTAL_COUNTS or not isclose(kept[name], found[name], rel_tol=ROUNDING, abs_tol=ROUNDING))
-    ]
-
-
-# ---- ranking --------------------------------------------------------------------------------------------------------
-#
-# Streams in every order in which they are listed, from indexes. Almost every event changes the place of its stream in
-# some order. Indexes over the table of streams would make every group up to twice as expensive. So the places are in a
-# table of their own, which the writer brings up to date in pieces, about once a second, for the streams that were
-# written since: an order is up to a second old, or more while many hundred streams are written in every second. The
-# numbers that a list shows are not taken from here.
-#
-# Keys are smallest first, and streams with equal keys are in the order of their names, so that one comparison of rows
-# finds the next page.
-
-RANK_SECONDS = 1.0  # seconds between two pieces at least, and
-RANK_SHARE = 0.01  # of the writer's time at most; or
-QUIET_SECONDS = 0.1  # seconds between them, if nobody sends anything meanwhile
-RANKED_AT_ONCE = 250  # streams in a piece
-BEFORE_ALL = -1e300  # every key
-
-# Order -> its keys. "attention" is what miscalibration costs: outcomes x squared error, as the Brier score counts it.
-RANKING_KEYS: dict[str, tuple[str, ...]] = {
-    "events": ("events",),
-    "pending": ("pending",),
-    "alarms": ("alarms",),
-    "error": ("error",),
-    "recent": ("recent",),
-    "attention": ("cost", "pending"),
-    "name": (),
-}
-_RANKING_VALUES = {
-    "version": "version",
-    "events": "-events",
-    "pending": "-pending",
-    "alarms": "-alarms",
-    "error": f"CASE WHEN error IS NULL THEN 4 WHEN outcomes >= {ENOUGH_OUTCOMES} THEN -error ELSE 2 - error END",
-    "recent": "-coalesce(last_time, 0)",
-    "cost": "-coalesce(error * error * outcomes, 0)",
-    "state": base_sql(""),
-}
-_RANK = (
-    f"INSERT INTO ranking (stream, name, {', '.join(_RANKING_VALUES)}) "  # noqa: S608 - our own columns
-    f"SELECT number, name, {', '.join(_RANKING_VALUES.values())} FROM stream WHERE events > 0 AND "
-)
-# Where two processes bring the same stream up to date, the later state stays.
-_RANK_AGAIN = (
-    f" ORDER BY number ON CONFLICT (stream) DO UPDATE SET {assigned(tuple(_RANKING_VALUES), 'excluded')} "
-    "WHERE ranking.version < excluded.version"
-)
-
-
-def ranking_statement(which: str) -> str:
-    """The statement that brings the streams of a condition up to date, in the order of their numbers."""
-    return f"{_RANK}{which}{_RANK_AGAIN}"
-
-
-def refresh_ranking(connection: Any) -> None:
-    """Bring all streams up to date: after a process that had no time to, or a command that changed streams."""
-    connection.run(
-        ranking_statement("NOT EXISTS (SELECT 1 FROM ranking r WHERE r.stream = number AND r.version = stream.version)")
-    )
-
-
-ALL_RANKED = "UPDATE total SET unranked = 0 WHERE writer = ?"
-
-
-def is_ranking_whole(connection: Any) -> bool:
-    """Whether all processes that have written have also brought their streams up to date."""
-    return not connection.all("SELECT 1 FROM total WHERE unranked = 1")
-
-
-def begin_writing(connection: Any, writer: int) -> None:
-    """Bring all places up to date if a process before has not; and begin a writer's row of the totals."""
-    if not is_ranking_whole(connection):
-        refresh_ranking(connection)
-    connection.run(BEGIN_TOTALS, (writer,))
-
-
-def first_key(order: str) -> tuple[Any, ...]:
-    """What comes before all streams."""
-    return (*(BEFORE_ALL for _ in RANKING_KEYS[order]), "")
-
-
-def behind(order: str) -> tuple[str, str]:
-    """The condition for streams behind a key, of the columns of `r`; and the order, with the same columns."""
-    columns = ", ".join(f"r.{key}" for key in (*RANKING_KEYS[order], "name"))
-    marks = ", ".join("?" for _ in (*RANKING_KEYS[order], "name"))
-    return f"({columns}) > ({marks})", columns
+def state_counts(reader: Reader, *, is_monitored: bool) -> Counter[str]:
+    """How many streams are in each state. Few have a note: they are taken out of those without one."""
+    counts = Counter[str]()
+    for base, count in reader.select(_BASES):
+        counts[state_of(base, None, is_monitored=is_monitored)] += count
+    for base, severity, count in reader.select(_OF_NOTED):
+        counts[state_of(base, None, is_monitored=is_monitored)] -= count
+        counts[state_of(base, severity, is_monitored=is_monitored)] += count
+    return +counts
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
 
-ORDERS = ("name", "events", "pending", "alarms", "error", "recent")
 MAX_LIMIT = 1000
 MAX_HOURS = 10_000  # of one answer: fourteen months
 DAY_SECONDS = 86_400.0
@@ -242,11 +137,10 @@ _NOTE = (
     f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
 )
 _COUNTED_OF_STREAM = (
-    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, "
-    "(SELECT substr(b.sums, 1, 16) FROM body b WHERE b.stream = s.number), "
+    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, s.raw_log_loss, s.log_loss, "
     "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
 )
-_NUMBERS = f"{_COUNTED_OF_STREAM}, {base_sql('s.')}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
+_NUMBERS = f"{_COUNTED_OF_STREAM}, {_BASE}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
 _WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
 # What is to be forgotten is seen by nobody any more.
 _IS_KEPT = (
@@ -463,8 +357,6 @@ class Token:
     revoked: float | None = None
     streams: tuple[str, ...] = ()  # patterns; none: all streams
     expires: float | None = None
-    rate: int | None = None  # requests a second
-    used: float | None = None  # when it was used last, to the minute
 
 
 class Reader:
@@ -518,22 +410,10 @@ class Reader:
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
         limit, is_monitored = max(1, min(MAX_LIMIT, limit)), self.is_monitored()
-        if order == "name" and state is None:
-            where, arguments = matching("s.name", search, among)
-            rows = self.select(
-                f"SELECT {_NUMBERS} FROM stream s WHERE s.name > ? AND {where} AND s.events > 0 "  # noqa: S608
-                f"ORDER BY s.name LIMIT {limit}",
-                (after or "", *arguments),
-            )
-        else:
-            where, arguments = matching("r.name", search, among)
-            source = "ranking r"
-            if state is not None:
-                source, within = in_state(state, state_counts(self, is_monitored)[state], is_monitored=is_monitored)
-                where = f"{where} AND {within}"
-            rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit, source=source)
+        where, arguments = _fitting(search, state, among, is_monitored=is_monitored)
+        rows = self.listed(_NUMBERS, order, where, arguments, limit, after=after)
         return [
-            StreamInfo(**_numbers_of(row), held=row[10], expired=row[11], **_mode_of(row, is_monitored=is_monitored))
+            StreamInfo(**_numbers_of(row), held=row[11], expired=row[12], **_mode_of(row, is_monitored=is_monitored))
             for row in rows
         ]
 
@@ -541,35 +421,39 @@ class Reader:
         """Whether streams have monitors."""
         return self.meta().get("monitor", "null") != "null"
 
-    def _place(self, after: str | None, order: str) -> tuple[Any, ...]:
-        """The keys of a stream in an order; those of none are before all others."""
-        keys = ", ".join(f"r.{key}" for key in (*RANKING_KEYS[order], "name"))
-        rows = self.select(
-            f"SELECT {keys} FROM stream s JOIN ranking r ON r.stream = s.number WHERE s.name = ?",  # noqa: S608
-            (after or "",),
-        )
-        return rows[0] if rows else first_key(order)
-
-    def ranked(
+    def listed(
         self,
         columns: str,
         order: str,
-        place: tuple[Any, ...],
         where: str,
         arguments: tuple[Any, ...],
         limit: int,
         *of_columns: Any,
-        source: str = "ranking r",
+        after: str | None = None,
+        skip: int = 0,
     ) -> list[tuple[Any, ...]]:
-        """Columns of the streams `s` behind a place in an order of `ranking`, where their rows `r` fit a condition.
+        """Columns of the streams `s` that fit a condition, in an order, behind a stream or behind so many of them.
 
-        The arguments are those of the condition and those of the columns.
+        The condition may ask for the note `n` of a stream. Its arguments come behind those of the columns.
         """
-        condition, keys = behind(order)
+        keys = (*_KEYS[order], "s.name")
+        # Without the notes the names come from their index.
+        source = _STREAMS if any("n.severity" in text for text in (where, *keys)) else "stream s"
+        if after is not None:
+            every = ", ".join(keys)
+            place = [(after,)]
+            if len(keys) > 1:
+                place = self.select(f"SELECT {every} FROM {source} WHERE s.name = ?", (after,))  # noqa: S608
+            if place:  # an unknown name is the start
+                where = f"{where} AND ({every}) > ({', '.join('?' for _ in keys)})"
+                arguments = (*arguments, *place[0])
+        marked = ", ".join(f"{key} AS k{at}" for at, key in enumerate(keys))
+        names = ", ".join(f"k{at}" for at in range(len(keys)))
+        # The columns are looked up for the page alone.
         return self.select(
-            f"SELECT {columns} FROM {source} JOIN stream s ON s.number = r.stream "  # noqa: S608 - our own columns
-            f"WHERE {condition} AND {where} ORDER BY {keys} LIMIT {limit}",
-            (*of_columns, *place, *arguments),
+            f"SELECT {columns} FROM (SELECT s.number, {marked} FROM {source} WHERE s.events > 0 AND {where} "  # noqa: S608
+            f"ORDER BY {names} LIMIT {limit} OFFSET {skip}) p JOIN stream s ON s.number = p.number ORDER BY {names}",
+            (*of_columns, *arguments),
         )
 
     def stream(self, name: str) -> StreamInfo | None:
@@ -582,7 +466,7 @@ class Reader:
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, _, _, _, state, monitor, notice, text, corrections = rows[0][10:]
+        held, expired, _, _, _, state, monitor, notice, text, corrections = rows[0][11:]
         shape, numbers = Shape.from_text(text), _numbers_of(rows[0])
         readings = None if monitor is None else self._monitor(bytes(monitor))
         noticed = None if notice is None else notices.readings(bytes(notice))
@@ -647,12 +531,7 @@ class Reader:
         return [Segment(**dict(zip(columns, row, strict=True))) for row in rows]
 
     def classes(self, name: str) -> list[ClassInfo] | None:
-        """The classes of a stream over its latest outcomes, the commonest first; None: no such stream.
-
-        Raises
-        ------
-        Refusal : the stream has one score.
-        """
+        """The classes of a stream over its latest outcomes, the commonest first; None: no such stream, or one score."""
         rows = self.select(
             "SELECT s.number, s.events, f.text FROM stream s LEFT JOIN shape f ON f.stream = s.number WHERE s.name = ?",
             (name,),
@@ -662,9 +541,7 @@ class Reader:
         number, events, text = rows[0]
         shape = Shape.from_text(text)
         if shape.numbers <= 1 or shape.classes is None:
-            raise Refusal(
-                "no_classes", f"classes must be more than two, got {name!r:.60}, which has one score", "stream", 404
-            )
+            return None
         latest = self.select(
             "SELECT given, issued, outcome FROM event WHERE stream = ? AND nth >= ? "  # noqa: S608 - our own numbers
             f"AND status IN ({LEARNT}, {ASSUMED}) ORDER BY nth DESC LIMIT {CLASS_EVENTS}",
@@ -797,15 +674,11 @@ class Reader:
 
     def totals(self) -> Totals:
         """The whole store."""
-        found = self.sums()
-        counts = [int(found[name]) for name in TOTAL_COUNTS[:7]]
-        outcomes = counts[2]
-        means = [found[name] / outcomes if outcomes else None for name in ("raw_log_loss", "log_loss")]
-        return Totals(*counts, self.oldest_pending(), *means)  # type: ignore[call-arg]  # seven counts, then three
-
-    def sums(self) -> dict[str, float]:
-        """The totals as they are kept, by the names of `TOTAL_COLUMNS`."""
-        return named_totals(self.select(READ_TOTALS)[0])
+        found = totals_of(self.select)
+        outcomes = found["outcomes"]
+        counts = {name: int(found[name]) for name in _COUNTS if name != "judged"}
+        means = {name: found[name] / outcomes if outcomes else None for name in ("raw_log_loss", "log_loss")}
+        return Totals(**counts, **means, oldest_pending=self.oldest_pending())  # type: ignore[arg-type]
 
     def version(self) -> int:
         """A number that changes with every commit."""
@@ -882,8 +755,7 @@ def matching(column: str, search: str | None, among: Sequence[str] = ()) -> tupl
 
 def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
     """A row of `_NUMBERS` as the fields that a list and the screen of one stream share."""
-    name, events, outcomes, pending, alarms, last, error, raw_error, sums, oldest = row[:10]
-    losses = array("d", bytes(sums)) if outcomes else None  # the first two sums
+    name, events, outcomes, pending, alarms, last, error, raw_error, raw_log_loss, log_loss, oldest = row[:11]
     return {
         "name": name,
         "events": events,
@@ -892,8 +764,8 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
         "alarms": alarms,
         "oldest_pending": oldest,
         "last_event": last if events else None,
-        "raw_log_loss": losses[RAW_LOG_LOSS] / outcomes if losses else None,
-        "log_loss": losses[LOG_LOSS] / outcomes if losses else None,
+        "raw_log_loss": raw_log_loss / outcomes if outcomes else None,
+        "log_loss": log_loss / outcomes if outcomes else None,
         "raw_error": raw_error,
         "error": error,
     }
@@ -901,7 +773,7 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
 
 def _mode_of(row: tuple[Any, ...], *, is_monitored: bool) -> dict[str, Any]:
     """A row of `_NUMBERS`: the state of the stream, and how it forecasts and learns now."""
-    mode, base, severity = row[12:15]
+    mode, base, severity = row[13:16]
     state = state_of(base, severity, is_monitored=is_monitored)
     return {"state": state, "frozen": bool(mode & FROZEN), "passthrough": bool(mode & PASSTHROUGH)}
 
@@ -927,95 +799,43 @@ class Tokens:
         hash: str,  # noqa: A002 - the word of the table
         streams: Sequence[str] = (),
         expires: float | None = None,
-        rate: int | None = None,
     ) -> None:
-        """A new token: for some streams only, until a time, for so many requests a second.
+        """A new token: for some streams only, until a time.
 
         Raises
         ------
         InvalidInput : the name is taken.
         """
-        columns = "name, scope, hash, created, streams, expires, rate"
-        insert = f"INSERT INTO token ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"  # noqa: S608
-        if self._run(insert, (name, scope, hash, time.time(), json.dumps(list(streams)), expires, rate)) != 1:
+        columns = "name, scope, hash, created, streams, expires"
+        insert = f"INSERT INTO token ({columns}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"  # noqa: S608
+        if self._run(insert, (name, scope, hash, time.time(), json.dumps(list(streams)), expires)) != 1:
             revoked = any(token.name == name and token.revoked is not None for token in self.list())
             taken = "a revoked token has" if revoked else "is taken"
             raise InvalidInput(f"token must have a name of its own, got {name!r}, which {taken}")
 
     def list(self) -> list[Token]:
         """All tokens, also revoked ones, the oldest first."""
-        columns = "name, scope, hash, created, revoked, streams, expires, rate, used"
+        columns = "name, scope, hash, created, revoked, streams, expires"
         rows = self._read(f"SELECT {columns} FROM token ORDER BY created, name")  # noqa: S608 - our own columns
         return [
-            Token(name, scope, digest, created, revoked, tuple(json.loads(streams)), *limits)
-            for name, scope, digest, created, revoked, streams, *limits in rows
+            Token(name, scope, digest, created, revoked, tuple(json.loads(streams)), expires)
+            for name, scope, digest, created, revoked, streams, expires in rows
         ]
-
-    def set_used(self, uses: Mapping[str, float]) -> None:
-        """When tokens were used last. Several processes may say so: the latest time stays."""
-        with closing(self._writer()) as writer:
-            update = "UPDATE token SET used = ? WHERE name = ? AND (used IS NULL OR used < ?)"
-            writer.run_many(update, [(used, name, used) for name, used in sorted(uses.items())])
 
     def revoke(self, name: str) -> bool:
         """Revoke a token -> whether there was one that was valid."""
         update = "UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL"
         return bool(self._run(update, (time.time(), name)))
 
-    def clear(self) -> int:
-        """Remove all tokens, also revoked ones: the store is as if it never had one -> how many there were."""
-        return self._run("DELETE FROM token")
 
-
-# ---- streams by their state -----------------------------------------------------------------------------------------
-#
-# The base of a state is in `ranking`. Notes, which are alarms that are open and corrections that wait, are few and are
-# found by indexes over them alone. So a state is counted and listed without a look at all streams.
-
-MOST_COUNTED = 20_000  # streams of a state; more are "20,000 or more"
-RARE = 1_000  # a state of so few streams is listed from its own streams, and sorted; another one in the order asked for
-_QUIET = f"NOT EXISTS (SELECT 1 FROM alarm n WHERE n.stream = r.stream AND n.ended IS NULL AND {is_about_us('n.what')})"  # noqa: S608
-_UNCORRECTED = "NOT EXISTS (SELECT 1 FROM correction n WHERE n.stream = r.stream AND n.applied = 0)"
-_NOTED = (
-    f"(SELECT n.stream, min(n.severity) AS severity FROM (SELECT a.stream, {severity_sql('a.what')} AS severity "  # noqa: S608
-    f"FROM alarm a WHERE a.ended IS NULL AND {is_about_us('a.what')} UNION ALL "
-    f"SELECT c.stream, {CORRECTING} FROM correction c WHERE c.applied = 0) n GROUP BY n.stream)"
-)
-_IN_A_MODE = f"r.state IN ({', '.join(repr(mode) for mode in MODES)})"
-
-
-def state_counts(reader: Reader, is_monitored: bool) -> dict[str, int]:
-    """How many streams are in each state, up to `MOST_COUNTED`."""
-    few = f"(SELECT count(*) FROM (SELECT 1 FROM ranking WHERE state = ? LIMIT {MOST_COUNTED}) q)"  # noqa: S608
-    bases = reader.select(f"SELECT {', '.join(few for _ in BASES)}", BASES)[0]
-    counts: dict[str, int] = defaultdict(int)
-    for base, count in zip(BASES, bases, strict=True):
-        counts[state_of(base, None, is_monitored=is_monitored)] += count
-    noted = f"SELECT r.state, q.severity, count(*) FROM {_NOTED} q JOIN ranking r ON r.stream = q.stream GROUP BY 1, 2"  # noqa: S608
-    for base, severity, count in reader.select(noted):
-        counts[state_of(base, None, is_monitored=is_monitored)] -= count
-        counts[state_of(base, severity, is_monitored=is_monitored)] += count
-    return counts
-
-
-def in_state(state: str, count: int, *, is_monitored: bool) -> tuple[str, str]:
-    """Where streams of a state are listed from, as rows `r`; and the condition that they are in it."""
-    streams, conditions, is_rare = list[str](), list[str](), count <= RARE
-    # In the order asked for, the index over states must not be used, which SQLite would rather do and then sort.
-    column = "r.state" if is_rare else "r.state || ''"
-    for base in BASES:
-        if state_of(base, None, is_monitored=is_monitored) == state:
-            streams.append(f"SELECT stream FROM ranking WHERE state = '{base}'")  # noqa: S608 - our own words
-            conditions.append(f"{column} = '{base}'" + ("" if base in MODES else f" AND {_QUIET} AND {_UNCORRECTED}"))
-    if state in NOTES:
-        noted = f"SELECT q.stream FROM {_NOTED} q WHERE q.severity = {NOTES.index(state) + 1}"  # noqa: S608
-        streams.append(noted)
-        conditions.append(f"r.stream IN ({noted}) AND NOT {_IN_A_MODE}")
-    where = " OR ".join(f"({condition})" for condition in conditions) or "1 = 0"  # nobody is in it now
-    if not streams or not is_rare:
-        return "ranking r", f"({where})"
-    # A cross join keeps SQLite from walking through all streams in the order asked for.
-    return f"({' UNION '.join(streams)}) q CROSS JOIN ranking r", f"r.stream = q.stream AND ({where})"
+def _fitting(
+    search: str | None, state: str | None, among: Sequence[str] = (), *, is_monitored: bool
+) -> tuple[str, tuple[Any, ...]]:
+    """The condition for streams whose names hold a text, and that are in a state; and its arguments."""
+    where, arguments = matching("s.name", search, among)
+    if state is None:
+        return where, arguments
+    return f"{where} AND {state_sql('s.', 'n.severity', is_monitored=is_monitored)} = ?", (*arguments, state)
 
 
 # ---- the first screen of the dashboard ------------------------------------------------------------------------------
@@ -1027,7 +847,6 @@ LATEST_ALARMS = 3
 TREND_DAYS = 28
 TREND_SECONDS = 60.0  # how old the trend of a stream may be
 TRENDS_KEPT = 1_000
-PAGE_ORDERS = ("attention", "alarms", "pending", "error", "events", "recent", "name")
 _FRESH = f"a.time >= ? AND {is_about_us('a.what')}"
 _PAGE_ROW = f"{_NUMBERS}, s.number, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND {_FRESH})"  # noqa: S608
 
@@ -1081,9 +900,9 @@ class Overview:
     error: float | None  # means over streams, weighted by outcomes
     raw_error: float | None
     alarms: list[AlarmRow]
-    states: dict[str, int]  # streams in each state, up to `MOST_COUNTED`
+    states: dict[str, int]  # streams in each state
     first: Look | None  # the stream that needs a person most
-    found: int  # streams that the search and the state match; those of a state alone up to `MOST_COUNTED`
+    found: int  # streams that the search and the state match
     page: int
     pages: int
     rows: list[StreamRow]
@@ -1095,23 +914,19 @@ def overview(
     reader: Reader, now: float, order: str = "attention", search: str = "", page: int = 1, state: str | None = None
 ) -> Overview:
     """The first screen; `page` counts from 1, one behind the last gives the last."""
-    if order not in PAGE_ORDERS:
-        raise InvalidInput(f"order must be one of {', '.join(PAGE_ORDERS)}, got {order!r}")
-    meta, is_monitored = reader.meta(), reader.is_monitored()
-    sums, since = reader.sums(), now - FRESH_SECONDS
-    found, judged = int(sums["streams"]), sums["judged"]
-    counts = state_counts(reader, is_monitored)
-    where, arguments = matching("r.name", search)
-    source = "ranking r"
-    if state is not None:
-        source, within = in_state(state, counts[state], is_monitored=is_monitored)
-        where = f"{where} AND {within}"
-        found = counts[state]
+    if order not in ORDERS:
+        raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    meta, is_monitored, since = reader.meta(), reader.is_monitored(), now - FRESH_SECONDS
+    sums, counts = totals_of(reader.select), state_counts(reader, is_monitored=is_monitored)
+    judged = sums["judged"]
+    where, arguments = _fitting(search, state, is_monitored=is_monitored)
+    found = int(sums["streams"]) if state is None else counts[state]
     if search:
-        found = int(reader.select(f"SELECT count(*) FROM {source} WHERE {where}", arguments)[0][0])  # noqa: S608
+        among = f"SELECT count(*) FROM {_STREAMS} WHERE s.events > 0 AND {where}"  # noqa: S608 - our own text
+        found = int(reader.select(among, arguments)[0][0])
     pages = max(1, -(-found // PAGE_ROWS))
     page = min(max(1, page), pages)
-    rows = _page(reader, order, source, where, arguments, since, (page - 1) * PAGE_ROWS, PAGE_ROWS)
+    rows = reader.listed(_PAGE_ROW, order, where, arguments, PAGE_ROWS, since, skip=(page - 1) * PAGE_ROWS)
     listed = _stream_rows(reader, rows, now, is_monitored=is_monitored)
     fresh = reader.select(f"SELECT count(*) FROM alarm a WHERE {_FRESH}", (since,))[0][0]  # noqa: S608
     return Overview(
@@ -1126,7 +941,7 @@ def overview(
         error=sums["error"] / judged if judged else None,
         raw_error=sums["raw_error"] / judged if judged else None,
         alarms=alarm_rows(reader.select, f"WHERE {is_about_us('a.what')}", (), LATEST_ALARMS),
-        states={name: count for name, count in counts.items() if count > 0},
+        states=dict(counts),
         first=_first(reader, counts, now, is_monitored=is_monitored),
         found=found,
         page=page,
@@ -1181,7 +996,7 @@ def _first(reader: Reader, counts: Mapping[str, int], now: float, *, is_monitore
     """The stream that comes first of those that need a person."""
     if not any(counts[state] > 0 for state in NEED_A_PERSON):
         return None
-    rows = _page(reader, "attention", "ranking r", "1 = 1", (), now, 0, 1)
+    rows = reader.listed(_PAGE_ROW, "attention", "TRUE", (), 1, now)
     (row,) = _stream_rows(reader, rows, now, is_monitored=is_monitored)
     return _look(row.name, row.state, row.since, _open_alarms(reader, [rows[0][-2]])[row.name])
 
@@ -1214,59 +1029,6 @@ def alarm_rows(
         arguments,
     )
     return [AlarmRow(*row[:3], bool(row[3]), *row[4:]) for row in rows]  # type: ignore[call-arg]  # as selected
-
-
-def _page(
-    reader: Reader, order: str, source: str, where: str, arguments: tuple[Any, ...], since: float, skip: int, limit: int
-) -> list[tuple[Any, ...]]:
-    """The rows of a page, behind `skip` streams: part after part, those that need somebody first."""
-    first, few, of_few, rest = "", "", tuple[Any, ...](), ["1 = 1"]
-    if order == "alarms":
-        # The plus signs keep SQLite to the index over times.
-        few = f"(SELECT +a.stream AS stream, count(*) AS fresh FROM alarm a WHERE {_FRESH} GROUP BY +a.stream) p"  # noqa: S608
-        first, of_few = "p.fresh DESC", (since,)
-        fresh = _FRESH.replace("?", f"{since:f}")
-        rest = [f"NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND {fresh})"]  # noqa: S608
-    elif order == "attention":
-        few = f"(SELECT q.stream, q.severity FROM {_NOTED} q WHERE q.severity <= {ALARMED}) p"  # noqa: S608
-        first = "p.severity"
-        rest = [f"r.state = 'no outcomes' AND {_QUIET}", f"r.state <> 'no outcomes' AND {_QUIET}"]
-    rows = list[tuple[Any, ...]]()
-    if few:  # sorted
-        joined = (
-            f"FROM {few} CROSS JOIN {source} JOIN stream s ON s.number = r.stream WHERE r.stream = p.stream AND {where}"
-        )
-        rows = reader.select(
-            f"SELECT {_PAGE_ROW} {joined} ORDER BY {first}, {behind(order)[1]} LIMIT {limit} OFFSET {skip}",
-            (since, *of_few, *arguments),
-        )
-        skip = 0 if rows else skip - int(reader.select(f"SELECT count(*) {joined}", (*of_few, *arguments))[0][0])
-    for other in rest:  # in the order of an index
-        if len(rows) < limit:
-            within = f"{where} AND {other}"
-            rows += _behind(reader, order, source, within, arguments, skip, limit - len(rows), since)
-            if skip and not rows:
-                skip -= int(reader.select(f"SELECT count(*) FROM {source} WHERE {within}", arguments)[0][0])  # noqa: S608
-            elif rows:
-                skip = 0
-    return rows
-
-
-def _behind(
-    reader: Reader, order: str, source: str, where: str, arguments: tuple[Any, ...], skip: int, limit: int, since: float
-) -> list[tuple[Any, ...]]:
-    """Streams of an order of `ranking` behind the first `skip` that fit: their keys are found in the index alone."""
-    place = first_key(order)
-    if skip:
-        condition, keys = behind(order)
-        found = reader.select(
-            f"SELECT {keys} FROM {source} WHERE {condition} AND {where} ORDER BY {keys} LIMIT 1 OFFSET {skip - 1}",  # noqa: S608
-            (*place, *arguments),
-        )
-        if not found:
-            return []
-        place = found[0]
-    return reader.ranked(_PAGE_ROW, order, place, where, arguments, limit, since, source=source)
 
 
 # ---- the screen of a stream -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from calibeat.errors import SnapshotMismatch
 
-VERSION = 3
+VERSION = 4
 # The words in braces are the types of the two databases.
 _TABLES = (
     "CREATE TABLE meta (name {text} PRIMARY KEY, value TEXT NOT NULL)",
@@ -16,6 +16,7 @@ _TABLES = (
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
             version {whole} NOT NULL DEFAULT 0,
             last_time {float}, error {float}, raw_error {float}, deadline {float}, mode {small} NOT NULL DEFAULT 0,
+            raw_log_loss {float} NOT NULL DEFAULT 0, log_loss {float} NOT NULL DEFAULT 0,
             origin {text}, since {whole} NOT NULL DEFAULT 0, watched_from {whole} NOT NULL DEFAULT 0,
             base_seq {whole} NOT NULL DEFAULT 0, base_events {whole} NOT NULL DEFAULT 0, base {bytes},
             base_monitor {bytes})""",
@@ -69,25 +70,6 @@ _TABLES = (
     "CREATE INDEX alarm_open ON alarm (stream, what) WHERE ended IS NULL",
     "CREATE INDEX alarm_time ON alarm (time)",
     "CREATE INDEX alarm_of ON alarm (stream, time)",
-    """CREATE TABLE total (
-            writer {whole} PRIMARY KEY, unranked {small} NOT NULL DEFAULT 0,
-            streams {whole} NOT NULL DEFAULT 0, events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0,
-            pending {whole} NOT NULL DEFAULT 0, held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0,
-            alarms {whole} NOT NULL DEFAULT 0, judged {whole} NOT NULL DEFAULT 0,
-            raw_log_loss {float} NOT NULL DEFAULT 0, log_loss {float} NOT NULL DEFAULT 0,
-            error {float} NOT NULL DEFAULT 0, raw_error {float} NOT NULL DEFAULT 0)""",
-    """CREATE TABLE ranking (
-            stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
-            pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
-            cost {float} NOT NULL, state {text} NOT NULL)""",
-    "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
-    "CREATE INDEX ranking_events ON ranking (events, name)",
-    "CREATE INDEX ranking_pending ON ranking (pending, name)",
-    "CREATE INDEX ranking_alarms ON ranking (alarms, name)",
-    "CREATE INDEX ranking_error ON ranking (error, name)",
-    "CREATE INDEX ranking_recent ON ranking (recent, name)",
-    "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
-    "CREATE INDEX ranking_state ON ranking (state, cost, pending, name)",
     # What groups were asked that are answered and not in the other tables yet: see `unwritten`.
     """CREATE TABLE journal (
             number {number} PRIMARY KEY, time {float} NOT NULL, settings TEXT NOT NULL, requests {bytes} NOT NULL,
@@ -97,7 +79,7 @@ _TABLES = (
     "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",
     """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
-            revoked {float}, streams TEXT NOT NULL DEFAULT '[]', expires {float}, rate {whole}, used {float})""",
+            revoked {float}, streams TEXT NOT NULL DEFAULT '[]', expires {float})""",
 )
 _NAMES = {statement.split()[2] for statement in _TABLES if statement.startswith("CREATE TABLE")}
 

@@ -21,7 +21,6 @@ import msgspec
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import schema
-from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
     END_ALARMS,
@@ -227,7 +226,6 @@ class SqliteStore(Store):
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
     is_server = False
-    writer = 0  # one process writes
     one_of = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, path: Path) -> None:
@@ -263,7 +261,6 @@ class SqliteStore(Store):
             self.is_new = schema.create_tables(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
-            begin_writing(self.connection, self.writer)
         except BaseException:
             self.connection.rollback()
             raise
@@ -381,8 +378,6 @@ class SqliteStore(Store):
         self._many(INSERT_NAMES, rows["name"], OR_NAME)
         if rows["forgotten"]:
             self.connection.run_many(FORGET_NAME, rows["forgotten"])
-        for totals in rows["total"]:
-            self.connection.run(ADD_TOTALS, (*totals, self.writer))
 
     def look_for_corrections(self) -> None:
         """Whether any wait to be applied. Nobody else writes them, so none need be looked for if there are none."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -34,6 +35,7 @@ DELETING = 16  # it has no name any more, and its events are being deleted
 
 # ---- the sums of a stream, over learnt outcomes and the forecasts that were answered ------------------------------
 RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER = range(4)
+_LOSS = Struct("=d")
 TENTHS = 4  # 2 kinds x 10 tenths x (count, sum of forecasts, sum of outcomes)
 DELAYS = TENTHS + 60  # outcomes by the power of two of their delay in seconds: below 1, below 2, below 4, ...
 DELAY_COUNT = 32
@@ -50,7 +52,7 @@ EVENT_COLUMNS = (
 SETTLED_COLUMNS = ("stream", "nth", "receipt", "status", "outcome", "outcome_seq", "outcome_time")
 STREAM_COLUMNS = (
     *("number", "name", "seq", "events", "outcomes", "pending", "held", "expired", "alarms", "version", "last_time"),
-    *("error", "raw_error", "deadline", "mode"),
+    *("error", "raw_error", "deadline", "mode", "raw_log_loss", "log_loss"),
 )
 BODY_COLUMNS = ("sums", "state", "monitor", "notice")
 FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # the numbers of a roll-up: of a stream, hour, kind, tenth
@@ -63,10 +65,6 @@ NOT_CORRECTED = -1
 CELL_COLUMNS = ("stream", "is_base", "slot", "held")
 NAME_COLUMNS = ("stream", "word", "number", "value")
 JOURNAL_COLUMNS = ("time", "settings", "requests", "told")
-TOTAL_COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
-# Of all learnt outcomes; the errors are those of the streams, times the outcomes that each stream has.
-TOTAL_SUMS = ("raw_log_loss", "log_loss", "error", "raw_error")
-TOTAL_COLUMNS = (*TOTAL_COUNTS, *TOTAL_SUMS)
 
 
 class StoreBusy(CalibeatError):
@@ -142,17 +140,21 @@ class StreamState(StreamBytes):
     sums: bytes = bytes(8 * SUMS)
     error: float | None = None
     raw_error: float | None = None
-    weighted: tuple[float, float, int] = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
     book: dict[int, Any] = field(default_factory=dict)  # word -> value of its groups, where names are kept
     named: int = 0  # names that were ever put into the book
     slot: int = -1  # its place among the streams of the present group
     due: float = inf  # when its notice is to be asked
     is_history: bool = False  # its last event was an old one: a history is being sent
 
+    @property
+    def raw_log_loss(self) -> float:
+        """The sum of the log-losses of its scores."""
+        return _LOSS.unpack_from(self.sums, 8 * RAW_LOG_LOSS)[0]
 
-def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
-    """The errors of a stream times its outcomes, and those outcomes: what a mean over streams needs."""
-    return (0.0, 0.0, 0) if error is None or raw_error is None else (error * outcomes, raw_error * outcomes, outcomes)
+    @property
+    def log_loss(self) -> float:
+        """The sum of the log-losses of its forecasts."""
+        return _LOSS.unpack_from(self.sums, 8 * LOG_LOSS)[0]
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,6 @@ class Changes:
     ended: list[tuple[str, str, float]] = field(default_factory=list)  # alarms that are over: (stream, what, when)
     corrections: list[Correction] = field(default_factory=list)
     said: list[TableRow] = field(default_factory=list)  # what the method says, where the score was told
-    totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
     shaped: dict[str, StreamState] = field(default_factory=dict)  # streams whose shape is new
     cells: list[TableRow] = field(default_factory=list)  # of groups, that have changed
     names: list[tuple[StreamState, int, int, str]] = field(default_factory=list)  # (stream, word, number, value)
@@ -221,7 +222,7 @@ _event_row, _settled_row, _stream_row, _body_row = (
 
 def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
     """What is to be written, as rows of the tables; "settled" are events that are there."""
-    totals, streams = tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS), changes.streams
+    streams = changes.streams
     return {
         "event": [_event_row(record) for record in changes.inserted],
         "settled": [_settled_row(record) for record in changes.settled],
@@ -232,7 +233,6 @@ def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
         "ended": [(ended, streams[name].number, what) for name, what, ended in changes.ended],
         "correction": [(c.record.stream, c.record.nth, *c[1:3], int(c.is_forgetting)) for c in changes.corrections],
         "said": changes.said,
-        "total": [totals] if changes.totals else [],
         "shape": [(state.number, state.shape.to_text()) for state in changes.shaped.values()],
         "cell": changes.cells,
         "name": [(state.number, *named) for state, *named in changes.names],
@@ -245,7 +245,6 @@ def _stream_state(row: TableRow) -> StreamState:
     state = StreamState(**dict(zip(_READ_COLUMNS, row[:-1], strict=True)))
     state.shape = Shape.from_text(row[-1])
     state.last_time = state.last_time or 0.0
-    state.weighted = weighted(state.error, state.raw_error, state.outcomes)
     state.due = inf if state.deadline is None else state.deadline
     return state
 
@@ -299,7 +298,7 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
     f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
-_READ_COLUMNS = (*STREAM_COLUMNS, *BODY_COLUMNS, "base_seq", "origin")
+_READ_COLUMNS = (*STREAM_COLUMNS[:-2], *BODY_COLUMNS, "base_seq", "origin")  # the losses are among the sums
 # Forecasts of a stream behind one of them, made before an operation, whose outcome a monitor does not wait for: the
 # three are arguments, twice.
 GIVEN_UP = (
@@ -354,7 +353,6 @@ class Store(Protocol):
     retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
     is_new: bool  # whether this one made it
     connection: Any
-    writer: int  # its row of the totals
     has_corrections: bool = True  # that wait to be applied, as far as is known
     one_of: str  # the condition that a value is one of a list, which is one argument: see `as_list`
 
