@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -57,9 +58,10 @@ def service_here(store: object, *, settings: EngineSettings | None = None, **opt
 class Process:
     """`calibeat serve` as a user starts it."""
 
-    def __init__(self, store: object, *more: str, port: int = 0) -> None:
+    def __init__(self, store: object, *more: str, port: int = 0, **environment: str) -> None:
         command = [sys.executable, "-m", "calibeat", "serve", "--store", str(store), "--port", str(port), *more]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        env = {**os.environ, **environment}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()
         self.made = self.line if self.line.startswith("calibeat made a new store: ") else ""
@@ -78,9 +80,9 @@ class Process:
 
 
 @contextmanager
-def service_apart(store: object, *more: str, port: int = 0) -> Iterator[Process]:
+def service_apart(store: object, *more: str, port: int = 0, **environment: str) -> Iterator[Process]:
     """A service in a process of its own; it is killed in the end if it still runs."""
-    found = Process(store, *more, port=port)
+    found = Process(store, *more, port=port, **environment)
     try:
         yield found
     finally:

@@ -21,9 +21,9 @@ START = 1_800_000_000.0
 class Desk:
     """What a client sees of an engine."""
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    def __init__(self, url: str, *, clock: Any = None, **settings: Any) -> None:
         self.now = START
-        self.engine = Engine.open(url, EngineSettings(**{"method": "tops", **settings}), lambda: self.now)
+        self.engine = Engine.open(url, EngineSettings(**{"method": "tops", **settings}), clock or (lambda: self.now))
 
     def ask(self, *events: tuple[Any, ...]) -> Any:
         """A request of forecasts: (stream, id, score[, time])."""

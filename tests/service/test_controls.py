@@ -197,3 +197,35 @@ def test_a_process_takes_over_what_another_one_has_left(server: Any, monkeypatch
         one.engine.finish_all()
         assert stream_of(url, "rome").held == 0
     assert whole(url)
+
+
+def test_an_outcome_of_before_a_reset_is_not_learnt_late(url: str) -> None:
+    """Its receipt is of a state that is gone, whether the forecast had expired or its outcome was retracted since."""
+    with desk(url, expire=3600.0) as service:
+        service.ask(("paris", "expired", 0.3), ("paris", "retracted", 0.6))
+        service.tell(("paris", "retracted", 1))
+        service.tick(7200.0)
+        service.do("reset", "paris")
+        service.ask(("paris", "new", 0.4))
+        service.correct(("paris", "retracted", None))
+        service.engine.rework_all()
+        told = service.tell(("paris", "expired", 1), ("paris", "retracted", 0), ("paris", "new", 1))
+        assert told == ["expired", "expired", "learnt"]
+    assert whole(url)
+
+
+def test_a_retracted_outcome_of_before_a_reset_stays_unknown_behind_a_new_base(url: str) -> None:
+    """Its receipt is kept for replays from the base that forgetting has made; the outcome is not learnt with it."""
+    with desk(url) as service:
+        service.ask(("paris", "retracted", 0.6), ("paris", "gone", 0.2))
+        service.tell(("paris", "gone", 1))
+        service.forget("paris", "gone")
+        service.tell(("paris", "retracted", 1))
+        service.do("reset", "paris")
+        service.ask(("paris", "new", 0.4))
+        service.correct(("paris", "retracted", None))
+        service.engine.rework_all()
+        assert service.tell(("paris", "retracted", 0), ("paris", "new", 1)) == ["expired", "learnt"]
+        service.correct(("paris", "new", 0))
+        service.engine.rework_all()
+    assert whole(url)

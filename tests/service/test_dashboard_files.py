@@ -36,7 +36,7 @@ def test_files_are_sent_once(url):
         ("/v1/streams?state=ill", "state must be one of silent, no outcomes, score moved, "),
         ("/v1/overview?page=0", "page must be a whole number from 1 to "),
         ("/v1/overview?limit=3", "parameter must be one of order, search, state, page, got 'limit'"),
-        ("/v1/view?span=week", "stream must be given, got no name"),
+        ("/v1/view?span=week", "stream must be given, got none"),
         ("/v1/view?stream=paris&span=year", "span must be one of day, week, month, all, got 'year'"),
     ],
 )

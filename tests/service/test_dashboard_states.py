@@ -280,7 +280,9 @@ def test_without_a_monitor_nobody_watches(chrome, tmp_path):
     with service_here(tmp_path / "a.db") as address:
         httpx.post(f"{address}/v1/forecasts", json={"stream": "paris", "id": "a", "score": 0.3}).raise_for_status()
         stream_page(chrome, address, "paris")
-        assert "No monitor reads its outcomes: calibeat serve --monitor does." in text_of(chrome, "#alarms-part > p")
+        assert "No monitor reads its outcomes: calibeat store configure --monitor 1000000 adds one." in text_of(
+            chrome, "#alarms-part > p"
+        )
         chrome.get("about:blank")
     browser.complaints(chrome)
 

@@ -166,7 +166,7 @@ def test_a_store_remembers_its_method_and_seed(url: str) -> None:
         pass
     with desk(url, method=None) as service:
         assert service.engine.model == Model.named("ops", 7)
-    with pytest.raises(InvalidInput, match="method must be that of the store, 'ops', got 'tops' - `calibeat store rep"):
+    with pytest.raises(InvalidInput, match="method must be that of the store, 'ops', got 'tops' - `calibeat store con"):
         Engine.open(url, EngineSettings(method="tops"))
     with pytest.raises(InvalidInput, match="seed must be that of the store, 7, got 8"):
         Engine.open(url, EngineSettings(seed=8))

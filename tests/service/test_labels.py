@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from served import wait_until
@@ -95,11 +96,110 @@ def test_a_forecast_without_an_outcome_expires(url: str) -> None:
         service.tell(("paris", "e1", 1))
         service.tick(30 * DAY + 1.0)
         assert service.engine.counters.expired == 1
-        assert service.tell(("paris", "e2", 1)) == ["expired"]
         assert service.ask(("paris", "e2", 0.8)) == service.ask(("paris", "e1", 0.8))  # what was told stays told
         assert service.engine.counters.outcomes == 1  # nothing was learnt from it
+        assert whole(url)
     found = info(url)
     assert (found["pending"], found["expired"], found["outcomes"]) == (0, 1, 1)
+
+
+def statuses(url: str, stream: str = "paris") -> dict[str, str]:
+    with closing(open_reader(url)) as reader:
+        return {event.id: event.status for event in reader.events(stream) or ()}
+
+
+@pytest.mark.parametrize("shape", ["plain", "classes", "groups"])
+def test_an_outcome_that_comes_late_is_learnt_and_is_late(url: str, tmp_path: Path, shape: str) -> None:
+    """The state is that of a stream without expiry; only the monitors have gone on without it."""
+    more: dict[str, Any] = {"plain": {}, "groups": {"groups": {"land": "fr"}}, "classes": {}}[shape]
+
+    def forecast(name: str, score: float) -> ForecastEvent:
+        if shape == "classes":
+            return ForecastEvent("paris", name, scores=[score, 0.7 - score / 2, 0.3 - score / 2])
+        return ForecastEvent("paris", name, score, **more)
+
+    def outcome(name: str, y: int) -> OutcomeEvent:
+        return OutcomeEvent("paris", name, label=y) if shape == "classes" else OutcomeEvent("paris", name, y)
+
+    settings = {"method": "auto", "monitor": 1000.0, "notice": False}
+    with desk(url, expire=30 * DAY, **settings) as service, desk(str(tmp_path / "beside.db"), **settings) as beside:
+        for both in (service, beside):
+            both.group([forecast(f"e{at}", at / 20) for at in range(10)])
+            both.group([outcome(f"e{at}", at % 2) for at in range(0, 10, 2)])
+            both.tick(31 * DAY)
+            both.group([forecast("later", 0.3)], [outcome("later", 0)])
+            assert both.group([outcome("e1", 1), outcome("e3", 0)]) == [["learnt", "learnt"]]
+            assert both.group([outcome("e1", 1), outcome("e3", 1)]) == [["repeated", "conflict"]]
+        assert [both.engine._streams["paris"].pending for both in (service, beside)] == [0, 3]
+        states = [both.engine._streams["paris"].state for both in (service, beside)]
+        assert states[0] == states[1]
+        assert statuses(url) == {
+            **{f"e{at}": "learnt" for at in range(0, 10, 2)},
+            "later": "learnt",
+            "e1": "late",
+            "e3": "late",
+            "e5": "expired",
+            "e7": "expired",
+            "e9": "expired",
+        }
+        if shape == "groups":  # each stream draws its own words
+            return
+        found = service.group([forecast("next", 0.4)]), beside.group([forecast("next", 0.4)])
+        assert found[0] == found[1]
+    found_info = info(url)
+    assert (found_info["pending"], found_info["expired"], found_info["outcomes"]) == (1, 5, 8)
+    with desk(url, **settings) as again:  # the monitors are loaded with what they hold
+        again.group([outcome("e5", 1), outcome("next", 1)])
+    assert whole(url)
+
+
+def test_a_late_outcome_may_be_corrected_and_retracted(url: str) -> None:
+    with desk(url, expire=DAY, monitor=1000.0) as service:
+        service.ask(*[("paris", f"e{at}", at / 20) for at in range(10)])
+        service.tell(*[("paris", f"e{at}", at % 2) for at in range(0, 10, 3)])
+        service.tick(2 * DAY)
+        service.tell(("paris", "e1", 1), ("paris", "e2", 1))
+        assert service.correct(("paris", "e1", 0), ("paris", "e2", None), ("paris", "e3", 0)) == ["corrected"] * 3
+        assert service.engine.rework_all() == 3
+        assert statuses(url)["e1"] == "late" and statuses(url)["e2"] == "expired"
+        assert whole(url)
+        assert service.correct(("paris", "e2", None)) == ["repeated"]
+        assert service.tell(("paris", "e2", 0), ("paris", "e4", 1)) == ["learnt", "learnt"]  # by the state as it is
+        assert service.forget("paris", "e1") == 1
+        assert whole(url)
+        found = info(url)
+        assert (found["pending"], found["expired"], found["outcomes"]) == (0, 5, 6)
+
+
+def test_what_was_given_up_for_good_stays_so(url: str) -> None:
+    with desk(url, expire=DAY) as service:
+        service.ask(("paris", "e1", 0.8), ("rome", "e1", 0.8), ("oslo", "e1", 0.8))
+        service.do("reset", "paris")
+        service.do("freeze", "oslo")
+        service.tick(2 * DAY)
+        assert service.tell(("paris", "e1", 1)) == ["expired"]
+        assert service.tell(("oslo", "e1", 1)) == ["held"]  # nothing expires in a frozen stream
+        service.do("freeze", "rome")
+        assert service.tell(("rome", "e1", 1)) == ["expired"]
+        service.do("resume", "rome")
+        assert service.tell(("rome", "e1", 1)) == ["learnt"]
+    assert whole(url)
+
+
+def test_another_method_learns_late_outcomes_too(url: str, tmp_path: Path) -> None:
+    with desk(url, expire=DAY) as service:
+        service.ask(*[("paris", f"e{at}", at / 20) for at in range(10)])
+        service.tell(*[("paris", f"e{at}", at % 2) for at in range(0, 10, 3)])
+        service.tick(2 * DAY)
+        service.tell(("paris", "e1", 1))
+    rebuild(url, "ops")
+    with desk(url, method="ops") as service, desk(str(tmp_path / "beside.db"), method="ops") as beside:
+        beside.ask(*[("paris", f"e{at}", at / 20) for at in range(10)])
+        beside.tell(*[("paris", f"e{at}", at % 2) for at in range(0, 10, 3)])
+        beside.tell(("paris", "e1", 1))
+        for both in (service, beside):
+            assert both.tell(("paris", "e2", 1)) == ["learnt"]
+        assert service.ask(("paris", "next", 0.3)) == beside.ask(("paris", "next", 0.3))
     assert whole(url)
 
 

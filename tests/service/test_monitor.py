@@ -15,7 +15,7 @@ from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import first_unread
 from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.events import ForecastEvent, OutcomeEvent
-from calibeat.service.maintenance import check, prune, rebuild, replay_check
+from calibeat.service.maintenance import check, configure, prune, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
 from calibeat.service.watch import CLASS, OURS, RAW, StreamMonitors, alarms_of, part_count
 from calibeat.service.webhook import _not_to_be_sent, message
@@ -96,6 +96,7 @@ def test_forecasts_that_expire_hold_up_nothing(url: str) -> None:
 def test_a_monitor_that_begins_later_is_not_replayed_but_the_rest_is(url: str) -> None:
     with desk(url) as service:
         service.play(30)
+    configure(url, monitor=1000.0)
     with desk(url, monitor=1000.0) as service:
         service.play(30, seed=1)
     with desk(url, monitor=1000.0) as service:

@@ -21,6 +21,7 @@ from calibeat.monitor.silence import DEADLINE, FROM, OPEN
 from calibeat.service.alarms import close_quiet, sentence
 from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import configure
 from calibeat.service.notices import WORDS, Deadlines, GroupArrivals, Listener, NoticeSettings, due_at, is_over
 from calibeat.service.store import open_connection, open_reader
 
@@ -291,6 +292,7 @@ def test_without_notice_nothing_is_heard(url: str) -> None:
         service.engine.listen()
         past(service, 12, "paris")
         live(service, 2, "paris")
+    configure(url, notice=False)
     with desk(url, notice=False) as service:
         service.now += DAY
         service.engine.listen()
@@ -300,6 +302,7 @@ def test_without_notice_nothing_is_heard(url: str) -> None:
         found = stream_of(url)
         assert words(url) == [] and found.notice is None and not found.watched
         assert found.watching == "nothing is watched: no event has come while --notice or --monitor was on"
+    configure(url, notice=True)
     with desk(url) as service:
         service.now += 20 * DAY
         service.engine.listen()

@@ -16,7 +16,7 @@ from services import DAY, Desk, desk, desk_beside, feed, stream_of, told, whole
 
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent
-from calibeat.service.maintenance import info, prune, rebuild
+from calibeat.service.maintenance import configure, info, prune, rebuild
 from calibeat.service.rework import Rework, Reworker, waiting_streams
 from calibeat.service.store import open_connection
 
@@ -346,6 +346,7 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
     """It cannot be replayed, and the forecasts can."""
     with desk(url) as service:
         feed(service, 40)
+    configure(url, monitor=1000.0)
     with desk(url, monitor=1000.0) as service:
         feed(service, 40, seed=1)
         monitor = "SELECT monitor FROM body"

@@ -110,7 +110,7 @@ def test_metrics_of_a_service_that_stops_do_not_say_that_the_store_is_away(url: 
     service: Any = SimpleNamespace(reads=readers)
     readers.stop()
     with pytest.raises(routes.Refusal, match="got one that stops") as caught:
-        asyncio.run(routes.Routes(service).metrics(None))  # type: ignore[arg-type]
+        asyncio.run(routes.Routes(service).get_metrics(None))  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.status) == ("stopping", 503)
     readers.close()
 

@@ -318,7 +318,7 @@ def test_requests_that_cannot_be_done(served: httpx.Client) -> None:
         ("POST", "/rename", {"to": ""}, 400, "to must be text of 1 to 200 characters"),
         ("POST", "/freeze", {"why": 1}, 400, "'why' is not a field of this request"),
         ("POST", "/melt", {}, 404, "path must be one of those"),
-        ("POST", "/events/e1", {}, 404, "path must be one of those"),
+        ("POST", "/events/e1", {}, 405, "got POST"),
         ("DELETE", "/events/e2", {}, 404, "id must be that of an event of this stream, got 'e2'"),
         ("DELETE", "/events/%00", {}, 404, "id must be that of an event of this stream"),
     ):

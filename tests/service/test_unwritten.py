@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import queue
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
+from msgspec import UNSET
+from served import service_apart
 from services import START, Desk, whole
 
 from calibeat import SnapshotMismatch
@@ -27,11 +32,26 @@ from calibeat.service.events import (
     Refusal,
     StreamSettings,
 )
+from calibeat.service.maintenance import configure
 from calibeat.service.model import Model
 from calibeat.service.store import backup, open_reader, reading
 from calibeat.service.store.schema import _NAMES
-from calibeat.service.unwritten import packed, unpacked
+from calibeat.service.store.sqlite import SqliteStore
+from calibeat.service.unwritten import checksum, packed, read_journal, unpacked
 
+HIDDEN = "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX2_Usable,-FMA_Usable"  # old and new names
+CPU = Path("/proc/cpuinfo")
+KILLED = """
+import os, sys
+from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+engine = Engine.open(sys.argv[1], EngineSettings(method="auto"))
+engine.listen()
+engine.may_defer = True
+asked = [ForecastEvent("paris", f"e{at}", at / 100) for at in range(100)]
+engine.process([(None, asked), (None, [OutcomeEvent("paris", f"e{at}", at % 2) for at in range(50)])])
+os._exit(9)
+"""
 GROUPS, STEP = 12, 0.05
 # A moment of writing, and counts of writes: they depend on how often something was written.
 _APART = {"meta", "journal", "rollup"}
@@ -152,17 +172,17 @@ def test_what_a_killed_process_has_answered_is_in_the_tables_of_the_next(
     assert whole(store)
 
 
-def test_the_next_process_may_have_other_settings(store: str, tmp_path: Path) -> None:
+def test_the_settings_may_be_changed_before_the_next_process(store: str, tmp_path: Path) -> None:
     settings = {"monitor": 1e4, "mature": 90.0}
     beside = str(tmp_path / "beside.db")
     with killed(store, **settings) as first:
         play(first, 1)
     with closing(Desk(beside, **settings)) as at_once:
         play(at_once, 1, defers=False)
-    with closing(Desk(store, notice=False)):
-        pass
-    with closing(Desk(beside, notice=False)):
-        pass
+    for url in (store, beside):
+        assert configure(url, notice=False, monitor=None, mature=None).monitor is None
+        with closing(Desk(url)) as second:
+            assert not second.engine.settings.notice and second.engine.settings.mature is None
     assert tables(store) == tables(beside)
 
 
@@ -370,11 +390,102 @@ def test_a_copy_has_the_journal_too(store: str, tmp_path: Path) -> None:
     assert tables(str(copy)) == tables(store)
 
 
-def test_a_journal_that_gives_other_forecasts_is_refused(store: str) -> None:
+def answer_as_another_machine(url: str) -> None:
+    """Change the last bit of each answer in the journal, as if another machine had rounded otherwise."""
+    with closing(sqlite3.connect(url)) as file, file:
+        for number, requests, told in file.execute("SELECT number, requests, told FROM journal"):
+            others = (np.frombuffer(told, np.int64) ^ 1).tobytes()
+            row = others, checksum(requests, others), number
+            file.execute("UPDATE journal SET told = ?, checksum = ? WHERE number = ?", row)
+
+
+def answered(url: str) -> dict[str, list[float]]:
+    """The answers in the journal, by the ids of their events."""
+    found, store = dict[str, list[float]](), SqliteStore(Path(url))
+    with closing(store):
+        for row in read_journal(store):
+            told = np.frombuffer(row.told).tolist()
+            for event in (e for _, events in unpacked(row.requests) for e in events if type(e) is ForecastEvent):
+                if event.id not in found:
+                    count = 1 if event.scores is UNSET else 3
+                    found[event.id], told = told[:count], told[count:]
+            assert told == []
+    return found
+
+
+@pytest.mark.parametrize("case", ["watched", "classes and groups", "drawn", "mature"])
+def test_an_answer_of_another_machine_stays_as_it_was_given(
+    store: str, tmp_path: Path, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, shapes = CASES[case]
+    beside = str(tmp_path / "beside.db")
+    with killed(store, **settings) as first:
+        answers = play(first, shapes=shapes)
+    answer_as_another_machine(store)
+    wanted = answered(store)
+    with closing(Desk(beside, **settings)) as at_once:
+        play(at_once, shapes=shapes, defers=False)
+    with closing(Desk(store, **settings)) as second:
+        assert f"the journal has {len(wanted)} forecasts that this machine computes otherwise" in caplog.text
+        second.now = START + STEP * GROUPS
+        for group in range(GROUPS):
+            asked = requests_of(group, shapes)[0]
+            found = second.group(asked)[0]
+            assert found == [each if len(each := wanted[event.id]) > 1 else each[0] for event in asked]
+            assert found != answers[group][0]
+        states = "SELECT state, monitor FROM body ORDER BY stream"  # they are those of this machine
+        with reading(beside) as connection:
+            assert second.engine.store.connection.all(states) == connection.all(states)
+        assert whole(store)
+        ((known,),) = second.engine.store.connection.all("SELECT outcome FROM event WHERE id = '3-1'")
+        assert second.correct(("s1", "3-1", 1 - known)) == ["corrected"]
+        second.engine.rework_all()
+        again = second.group(requests_of(3, shapes)[0])[0]
+        assert again == [each if len(each := wanted[event.id]) > 1 else each[0] for event in requests_of(3, shapes)[0]]
+    assert whole(store)
+
+
+@pytest.mark.skipif(not CPU.exists() or " fma " not in CPU.read_text(), reason="needs Linux on a processor with FMA")
+@pytest.mark.parametrize("is_other", [False, True])
+def test_a_service_on_another_processor_becomes_ready(store: str, tmp_path: Path, *, is_other: bool) -> None:
+    command = [sys.executable, "-c", KILLED, store]
+    killed_service = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert killed_service.returncode == 9, killed_service.stderr
+    assert journal(store) == 1
+    if is_other:
+        answer_as_another_machine(store)
+    copy = tmp_path / "copy.db"  # reading the answers closes the file, and folds its log
+    backup(store, copy)
+    wanted = answered(str(copy))
+    with service_apart(store, "--method", "auto", GLIBC_TUNABLES=HIDDEN) as service:
+        events = [{"stream": "paris", "id": f"e{at}", "score": at / 100} for at in range(100)]
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        found = httpx.post(f"{service.url}/v1/forecasts", json={"events": events}).json()["forecasts"]
+        assert [[each["probability"]] for each in found] == [wanted[f"e{at}"] for at in range(100)]
+        status, errors = service.end()
+        assert status == 0
+        assert ("this machine computes otherwise" in errors) == is_other
+    assert whole(store)
+
+
+@pytest.mark.parametrize("column", ["requests", "told", "checksum"])
+def test_a_damaged_journal_is_refused_with_its_row(store: str, column: str) -> None:
+    with killed(store) as service:
+        play(service, 2)
+        run = service.engine.store.connection.run
+        run(f"UPDATE journal SET {column} = substr({column}, 1, length({column}) - 1) WHERE number = 2")  # noqa: S608
+    with pytest.raises(SnapshotMismatch, match=r"must be intact, got a damaged row - at row 1: restore a backup"):
+        Engine.open(store, EngineSettings())
+    assert journal(store) == 2
+
+
+def test_a_journal_of_other_events_is_refused(store: str) -> None:
     with killed(store) as service:
         play(service, 1)
-        service.engine.store.connection.run("UPDATE journal SET told = told + 1")
-    with pytest.raises(SnapshotMismatch, match=r"must give the forecasts that were told, got others"):
+        ((requests, told),) = service.engine.store.connection.all("SELECT requests, told FROM journal")
+        less = told[:-8], checksum(requests, told[:-8])
+        service.engine.store.connection.run("UPDATE journal SET told = ?, checksum = ?", less)
+    with pytest.raises(SnapshotMismatch, match=r"must have the forecasts of its events, 12, got 11"):
         Engine.open(store, EngineSettings())
     assert journal(store) == 1
 

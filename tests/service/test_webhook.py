@@ -197,6 +197,20 @@ class Waits(threading.Event):
         return super().wait(timeout)
 
 
+def test_alarms_of_a_wrong_year_hold_up_nothing(tmp_path: Path) -> None:
+    """The clock was ahead when the first was raised; messages are about what happened together."""
+    store = tmp_path / "calibeat.db"
+    open_store(str(store)).close()
+    with Receiver() as receiver:
+        hook = Webhook(str(store), receiver.url, SECRET, pause=0.01)
+        hook.start()
+        alarm(store, int(time.time() / 3600.0) + 24 * 365)
+        alarm(store, 2)
+        wait_until(lambda: len(receiver.taken) == 2)
+        hook.stop()
+        assert len(numbers(receiver)) == 2
+
+
 def test_the_pause_grows_with_failures_and_begins_anew_after_a_success(tmp_path: Path) -> None:
     store = tmp_path / "calibeat.db"
     open_store(str(store)).close()
@@ -213,7 +227,7 @@ def test_the_pause_grows_with_failures_and_begins_anew_after_a_success(tmp_path:
 
 
 def test_a_receiver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.webhook.PATIENCE", 0.2)
+    monkeypatch.setattr("calibeat.service.webhook.PATIENCE", 0.6)
     with dripping() as (url, taken):
         hook = Webhook(str(tmp_path / "calibeat.db"), url, None)
         with pytest.raises(TimeoutError, match="timed out"):

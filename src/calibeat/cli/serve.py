@@ -30,11 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...; made if missing")
-    add("--method", metavar="NAME", help="for a new store (auto); an old one keeps its own")
+    add("--method", metavar="NAME", help="of a new store (auto); calibeat store configure changes that of an old one")
     add("--seed", type=int, metavar="N", help="for methods that draw, and a new store (0)")
     add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (127.0.0.1)")
     add("--port", type=int, default=PORT, metavar="N", help=f"0 takes a free one ({PORT})")
-    labels = parser.add_argument_group("outcomes")
+    words = "Settings of a new store. An old one has them already: calibeat store configure changes them."
+    labels = parser.add_argument_group("outcomes", words)
     labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")
     labels.add_argument("--expire-as", type=int, choices=(0, 1), help="and learn this outcome in its place")
     labels.add_argument("--mature", metavar="AGE", help=f"learn outcomes, ones and zeros, at this age, {_TIME}")
@@ -61,8 +62,8 @@ def add_monitor(group: Any, what: str) -> None:
 
 def add_notice(group: Any) -> None:
     """Whether silence is noticed."""
-    words = "notice silence, late outcomes and a score that has moved, of every stream (on)"
-    group.add_argument("--notice", action=argparse.BooleanOptionalAction, default=True, help=words)
+    words = "notice silence, late outcomes and a score that has moved, of every stream (on, in a new store)"
+    group.add_argument("--notice", action=argparse.BooleanOptionalAction, help=words)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
 from calibeat.service import maintenance
-from calibeat.service.engine import EngineSettings
+from calibeat.service.engine import CONFIGURED, EngineSettings, setting_text
 from calibeat.service.store import backup, is_store, sqlite_path
 from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
 
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="the store in a few numbers")
+    configure = verbs.add_parser("configure", help="change settings that belong to the store, or show them")
     check = verbs.add_parser("check", help="is it whole? exit status 1 if not")
     replay = verbs.add_parser("replay", help="make the state anew from the log, or compare it with --check")
     out = verbs.add_parser(
@@ -62,12 +63,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
     taken = verbs.add_parser("import", help="put the events of a log into a store, or the states of a bank file")
-    commands = {info: _info, check: _check, replay: _replay, out: _export, copied: _backup, prune: _prune}
-    commands[taken] = _import
+    commands = {
+        info: _info,
+        configure: _configure,
+        check: _check,
+        replay: _replay,
+        out: _export,
+        copied: _backup,
+        prune: _prune,
+        taken: _import,
+    }
     for verb, command in commands.items():
         add_store(verb, default="calibeat.db")
         verb.add_argument("--json", action="store_true", help="for programs")
         verb.set_defaults(verb=command)
+    _add_settings(configure)
     replay.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a bit differs")
     replay.add_argument("--method", metavar="NAME", help="move the store to this method")
     out.add_argument(
@@ -81,6 +91,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_monitor(taken, f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)")
     add_notice(taken)
     _add_columns(taken)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """The settings of a store. Each of them may be switched off."""
+    parser.description = (
+        "Settings that change what a store learns and watches belong to the store, so that all who serve it agree. "
+        "Stop the service first. Without an option, the settings are shown."
+    )
+    add = parser.add_argument
+    add("--method", metavar="NAME", help="another method: the state is made anew from the log")
+    add("--monitor", metavar="N|off", help="watch every stream: mean outcomes between false alarms")
+    add("--notice", metavar="on|off", help="notice silence, late outcomes and a score that has moved")
+    add("--expire", metavar="AGE|off", help="give up forecasts without outcome at this age, such as 30d")
+    add("--expire-as", metavar="0|1|off", help="and learn this outcome in its place")
+    add("--mature", metavar="AGE|off", help="learn outcomes, ones and zeros, at this age")
+
+
+OFF = "off"
+_WANTED = {"monitor": "a number of outcomes, or off", "notice": "on or off", "expire_as": "0, 1 or off"}
+
+
+def _configured(name: str, text: str) -> Any:
+    """A setting as it was typed."""
+    if name == "notice" and text in {"on", OFF}:
+        return text == "on"
+    if text == OFF:
+        return None
+    if name in {"expire", "mature"}:
+        return seconds(name, text)
+    try:
+        return int(text) if name == "expire_as" else float(text)
+    except ValueError:
+        raise InvalidInput(f"--{name.replace('_', '-')} must be {_WANTED[name]}, got {text!r:.60}") from None
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +163,22 @@ def _print(args: argparse.Namespace, found: dict[str, Any], lines: list[str]) ->
 
 def _info(args: argparse.Namespace) -> None:
     found = maintenance.info(args.store)
-    _print(args, found, [f"{name:22}{'-' if value is None else value}" for name, value in found.items()])
+    words = {name: setting_text(name, value) if name in CONFIGURED else value for name, value in found.items()}
+    _print(args, found, [f"{name:22}{'-' if value is None else value}" for name, value in words.items()])
+
+
+def _configure(args: argparse.Namespace) -> None:
+    given = {name: text for name in CONFIGURED if (text := getattr(args, name)) is not None}
+    changes = {name: _configured(name, text) for name, text in given.items()}
+    with progress(None, sys.stderr, unit="operations") as step:
+        found = maintenance.configure(args.store, step, method=args.method, **changes)
+    known = {name: getattr(found, name) for name in ("method", "seed", *CONFIGURED)}
+    lines = [f"{name.replace('_', ' '):12}{_setting(name, value)}" for name, value in known.items()]
+    _print(args, known, lines)
+
+
+def _setting(name: str, value: Any) -> str:
+    return str(value) if name in {"method", "seed"} else setting_text(name, value)
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -102,6 +102,11 @@ class Controls:
                 f"WHERE stream = ? AND status = {status}",
                 (state.number,),
             )
+        # Late outcomes of forecasts that expired before are not learnt any more: their receipts are of another state.
+        self._connection.run(
+            f"UPDATE event SET receipt = NULL WHERE stream = ? AND status = {EXPIRED} AND receipt IS NOT NULL",  # noqa: S608
+            (state.number,),
+        )
         for table in ("said", "cell"):
             of_now = " AND is_base = 0" if table == "cell" else ""
             self._connection.run(f"DELETE FROM {table} WHERE stream = ?{of_now}", (state.number,))  # noqa: S608

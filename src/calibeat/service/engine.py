@@ -24,11 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole, shown
+from calibeat._util.times import duration_named
 from calibeat.core.method import method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitors import first_unread
 from calibeat.monitor.notices import NoticeSettings
 
+from .clock import Clock
 from .controls import FORGETTING, Controls, delete_some
 from .counters import EngineCounters
 from .events import Control, ForecastEvent, InvalidEvent, Refusal
@@ -36,6 +38,7 @@ from .model import Folded, Model
 from .notices import (
     BEAT,
     FEWEST,
+    GRACE,
     SHARE,
     SILENCES,
     TOGETHER,
@@ -46,10 +49,11 @@ from .notices import (
     beat,
     downtimes,
     due_at,
+    forget_downtimes,
     note_downtime,
 )
 from .plan import Answer, Plan, Request
-from .store import Store, StoreBusy, open_connection, open_store, reading
+from .store import Store, StoreBusy, is_store, open_connection, open_store
 from .store.schema import Connection, get_meta, set_meta
 from .store.types import (
     DELETING,
@@ -66,7 +70,7 @@ from .store.types import (
     stored_cells,
     stored_names,
 )
-from .unwritten import JournalRow, Unwritten, checksum, packed, settings_text, unpacked
+from .unwritten import JournalRow, Unwritten, read_journal, unpacked
 from .watch import NOTICED
 
 if TYPE_CHECKING:
@@ -102,7 +106,7 @@ _NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  #
 # Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
 _SILENT = (
     "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
-    "FROM alarm WHERE time > ? AND what = ?"
+    "FROM alarm WHERE time > ? AND time <= ? AND what = ?"
 )
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
 _IS_FORGETTING = "SELECT DISTINCT stream FROM correction WHERE applied = 0 AND is_forgetting = 1"
@@ -112,17 +116,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """The settings of an `Engine`.
+    """The settings of an `Engine`. All but the last three belong to the store: None takes the store's.
 
     Parameters
     ----------
-    method : the name of a preset; None takes what the store was made with, AUTO for a new one.
-    seed : for the draws of a hedging method; None takes the store's, 0 for a new one.
-    monitor : outcomes between false alarms (`Monitor.arl`); None watches nothing.
-    notice : whether silence, late outcomes and a score that has moved are noticed: see `notices`.
-    expire : age in seconds at which a forecast without an outcome is given up; None waits for ever.
-    expire_as : None drops such a forecast; 0 or 1 is learnt in the place of the outcome that did not come.
-    mature : age in seconds at which an outcome is learnt, ones and zeros alike; None learns it when it comes.
+    method : the name of a preset; AUTO for a new store.
+    seed : for the draws of a hedging method; 0 for a new store.
+    monitor : outcomes between false alarms (`Monitor.arl`); a new store watches nothing.
+    notice : whether silence, late outcomes and a score that has moved are noticed (see `notices`); a new store does.
+    expire : age in seconds at which a forecast without an outcome is given up; a new store waits for ever.
+    expire_as : 0 or 1 is learnt in the place of the outcome that did not come; a new store drops such a forecast.
+    mature : age in seconds at which an outcome is learnt, ones and zeros alike; a new store learns it when it comes.
     group : the most events in one transaction.
     queue, queue_events : the most requests and events that may wait; more are refused with 503.
 
@@ -133,7 +137,7 @@ class EngineSettings:
     method: str | None = None
     seed: int | None = None
     monitor: float | None = None
-    notice: bool = True
+    notice: bool | None = None
     expire: float | None = None
     expire_as: int | None = None
     mature: float | None = None
@@ -174,9 +178,9 @@ class Engine:
     """
 
     def __init__(
-        self, store: Store, settings: EngineSettings, model: Model, clock: Callable[[], float] = time.time
+        self, store: Store, settings: EngineSettings, model: Model, clock: Callable[[], float] | None = None
     ) -> None:
-        self.store, self.settings, self.model, self.clock = store, settings, model, clock
+        self.store, self.settings, self.model, self.clock = store, settings, model, clock or Clock()
         self.counters = EngineCounters()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
@@ -185,7 +189,6 @@ class Engine:
         self._unwritten = Unwritten()
         self.may_defer = False  # whether groups may wait in the journal, where nobody else writes the store
         self._patience = UNWRITTEN_SECONDS  # until the tables follow
-        self._settings_text = settings_text(settings)
         self._to_tell: list[threading.Event] = []  # who waits until nothing is unwritten
         self._has_ended = False  # the thread
         self._waiting: deque[Request] = deque()
@@ -201,6 +204,8 @@ class Engine:
         self._next_beat = self._next_list = -np.inf  # when to leave a sign of life, and to read all deadlines again
         self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
         self._looked = -np.inf  # when it was looked for what has come of age
+        self._expires_from = -np.inf  # nothing expires before: see `look_at_clock`
+        self._is_warned = False  # that the system's clock is not believed
         self._next_look = -np.inf  # see `_look_for_rest`
         # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
         self._resuming: dict[int, None] = {}
@@ -214,10 +219,9 @@ class Engine:
         self.is_away = False  # the database does not answer: requests are refused
         self._left: float | None = None  # since when
         self._url: str | None = None  # where a new session is opened
-        self.method_name = ""  # as the store calls it
 
     @classmethod
-    def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] = time.time) -> Engine:
+    def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] | None = None) -> Engine:
         """Open a store, or make one.
 
         Raises
@@ -229,9 +233,9 @@ class Engine:
         store = open_store(store_url)
         try:
             follow_journal(store)
-            method, seed = settle_meta(store, settings)
-            engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
-            engine._url, engine.method_name = store_url, method
+            settings = settle_meta(store, settings)
+            engine = cls(store, settings, model_of(settings), clock)
+            engine._url = store_url
             engine._look_for_rest()
         except BaseException:
             store.close()
@@ -311,8 +315,7 @@ class Engine:
                 requests = self._next()
                 if requests is None:
                     break
-                if self.is_away:
-                    self._return()
+                self._look_around()
                 if requests or self._is_due():
                     self._do(requests)
                 while self._finished and not self.is_away:
@@ -332,6 +335,12 @@ class Engine:
             with self._wake:
                 self._has_ended = True
             self._tell_written(len(self._to_tell))
+
+    def _look_around(self) -> None:
+        """What is found out before each group."""
+        if self.is_away:
+            self._return()
+        self._guard(self.look_at_clock)
 
     def _keep_house(self, *, is_idle: bool) -> None:
         """What is done now and then between groups."""
@@ -437,9 +446,7 @@ class Engine:
                 meta = get_meta(store.connection)
             except failures:  # still away, or in the hands of a command
                 return
-            if meta.get("method") != self.method_name or meta.get("described") != description_of(self.method_name):
-                # A command has made it another store. Whoever has started this service must say what it is to do.
-                self.on_failure(f"the store must keep its method, {self.method_name}, got {meta.get('method')}")
+            if not self._is_as_it_was(meta):
                 return
             opened.pop_all()
         self.store, self.is_away = store, False
@@ -449,9 +456,21 @@ class Engine:
         if not self.is_away:
             _log.warning("the store answers again")
 
+    def _is_as_it_was(self, meta: dict[str, str]) -> bool:
+        """Whether the store has kept its settings; otherwise the process ends, and the next one takes the new ones."""
+        try:
+            found = check_settings(meta, self.settings)
+        except (InvalidInput, SnapshotMismatch) as error:
+            self.on_failure(str(error))
+            return False
+        if found != self.settings:
+            self.on_failure("the store must keep its settings while it is served, got others")
+        return found == self.settings
+
     def _come_back(self) -> None:
         """Nobody could be heard while the database was away."""
         now = self.clock()
+        self._check_alive(now)
         if self._listener is not None and self._left is not None and now - self._left > SHORT:
             with suppress(*self.store.retries, StoreBusy):
                 note_downtime(self.store, self._left, now)
@@ -499,7 +518,7 @@ class Engine:
         else:
             self._unwritten.add(plan, now)
             if self._may_wait(plan, requests, passed):
-                store.note(JournalRow(now, self._settings_text, packed(requests), checksum(plan.forecasts)))
+                store.note(JournalRow.of(now, requests, plan.changes.inserted))
                 store.commit()
                 self._unwritten.keep(plan, time.monotonic())
             else:
@@ -599,19 +618,25 @@ class Engine:
         for written in told:
             written.set()
 
-    def do_again(self, groups: list[Any]) -> None:
-        """Do the groups of the journal once more, on the streams as the tables have them."""
+    def do_again(self, groups: list[JournalRow]) -> None:
+        """Do the groups of the journal once more, on the streams as the tables have them.
+
+        The answers that were given stay, also where this machine computes others.
+        """
         if groups and self._listener is not None:
-            self._downtimes = downtimes(self.store.connection, groups[0][0])
-        for now, _, requests, told in groups:
-            plan = self._learn(unpacked(bytes(requests)), now, Passed([], {}, {}))
-            if checksum(plan.forecasts) != told:
-                raise SnapshotMismatch(
-                    "journal of the store must give the forecasts that were told, got others - start the calibeat that "
-                    "has written it once, and stop it"
-                )
+            self._downtimes = downtimes(self.store.connection, groups[0].time)
+        differences = list[float]()
+        for now, requests, told, _ in groups:
+            plan = self._learn(unpacked(requests), now, Passed([], {}, {}))
+            differences += plan.keep_told(told)
             self._unwritten.add(plan, now)
             self._unwritten.keep(plan, time.monotonic())
+        if differences:
+            _log.warning(
+                "the journal has %d forecasts that this machine computes otherwise, by %.3g at most: the answers that "
+                "were given stay",
+                *(len(differences), max(differences)),
+            )
 
     def _load(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store."""
@@ -677,10 +702,60 @@ class Engine:
             return
         now, connection = self.clock(), self.store.connection
         alive = get_meta(connection).get("alive")
+        self._check_alive(now)
         # Other processes on a server leave signs of life too, from time to time.
         if alive is not None and now - float(alive) > (2.0 * BEAT if self.store.is_server else 0.0):
             note_downtime(self.store, float(alive), now)
         self._downtimes = downtimes(connection, now)
+        self.list_deadlines()
+        self._beat()
+
+    def look_at_clock(self) -> None:
+        """Note the time that this process has not lived through: stopped, asleep, or before the clock was set.
+
+        Streams were not silent then. And nothing expires for a while: outcomes that have waited for the service come
+        first.
+        """
+        if not isinstance(self.clock, Clock):  # a clock that is set by hand
+            return
+        gap, ahead = self.clock.look(), self.clock.disbelieved
+        if self.is_away:  # `_come_back` does the rest
+            return
+        if ahead is not None and not self._is_warned:
+            _log.warning(
+                "the system's clock has jumped by %.0f seconds: the time goes on as before if it jumps back", ahead
+            )
+        self._is_warned = ahead is not None
+        if gap is None:
+            return
+        now = self.clock()
+        if gap.ended < gap.begun:
+            self._set_back(now, gap.begun)
+            return
+        _log.warning("%.0f seconds have passed without this process, or the clock was set", gap.ended - gap.begun)
+        self._expires_from = now + GRACE
+        if self._listener is not None:
+            with suppress(*self.store.retries, StoreBusy):
+                note_downtime(self.store, gap.begun, gap.ended)
+            self._downtimes = downtimes(self.store.connection, now)
+            self._beat()
+
+    def _check_alive(self, now: float) -> None:
+        """Whether the last sign of life is one of the future."""
+        alive = float(get_meta(self.store.connection).get("alive", 0.0))
+        if alive - now > BEAT:
+            self._set_back(now, alive)
+
+    def _set_back(self, now: float, before: float) -> None:
+        """The clock was ahead, and is right now: what the store has of the time ahead must not hold up what comes."""
+        _log.warning("the clock was set back by %.0f seconds", before - now)
+        if self._listener is None:
+            return
+        with suppress(*self.store.retries, StoreBusy):
+            forget_downtimes(self.store, now)
+        for state in self._streams.values():
+            state.due = min(state.due, now)
+        self._downtimes = downtimes(self.store.connection, now)
         self.list_deadlines()
         self._beat()
 
@@ -741,7 +816,9 @@ class Engine:
         behind, changes, now = self._unwritten, self._unwritten.changes, self._unwritten.time
         arrivals, touched = behind.arrivals(), list(changes.streams.values())
         overdue = [state.slot for state in behind.overdue]
-        heard = self._listener.hear([state.notice for state in touched], arrivals, self._downtimes, overdue, now)
+        heard = self._listener.hear(
+            [state.notice for state in touched], arrivals, self._downtimes, overdue, now, live=self.is_live
+        )
         for state, row, deadline in zip(touched, heard.rows, heard.deadlines, strict=True):
             state.notice, state.deadline = row, deadline
             state.due = due_at(deadline, now, is_history=state.is_history)
@@ -772,7 +849,7 @@ class Engine:
         new = sum(alarm.what == what and alarm.page for _, alarm, *_ in found)
         if not new:
             return None
-        streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, what))[0]
+        streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, now, what))[0]
         total = int(self.store.connection.all("SELECT count(*) FROM stream WHERE events > 0")[0][0])
         silent = new + streams
         if silent < FEWEST or silent <= SHARE * total:
@@ -968,21 +1045,21 @@ class Engine:
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
-    def _idle(self) -> float | None:
-        """Seconds to wait for a request; None without a limit."""
+    def _idle(self) -> float:
+        """Seconds to wait for a request; a minute at most, so that the clock is looked at."""
         if self.is_away:
             return AWAY_SECONDS
         if self._resuming or self._deleting:
             return 0.0
         if self._unwritten:
             return IDLE_UNWRITTEN
-        waits = [AGE_SECONDS] if self._has_ages else []
+        waits = [AGE_SECONDS if self._has_ages else BEAT]
         if self.store.is_server:
             waits.append(max(0.0, self._next_look - time.monotonic()))
         waits += [ERASE_SECONDS] if self._is_erasing else []
         if self._listener is not None:
-            waits += [BEAT, max(0.0, self._deadlines.first - self.clock()) + SOON]
-        return min(waits, default=None)
+            waits.append(max(0.0, self._deadlines.first - self.clock()) + SOON)
+        return min(waits)
 
     def _is_due(self) -> bool:
         """Whether there is something to do without a request."""
@@ -998,7 +1075,7 @@ class Engine:
             return []
         aged, is_all = list[tuple[str, Record]](), True
         for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
-            if age is not None:
+            if age is not None and (status == HELD or now >= self._expires_from):
                 found = self.store.due(status, now - age, AGED_AT_ONCE)
                 aged += found
                 is_all &= len(found) < AGED_AT_ONCE
@@ -1023,7 +1100,7 @@ class Engine:
         self._tables.clear()
         self._unwritten = Unwritten()
         if self.may_defer:
-            self.do_again(self.store.journal())
+            self.do_again(read_journal(self.store))
 
 
 @dataclass
@@ -1085,12 +1162,11 @@ def is_control(request: tuple[Any, Any]) -> bool:
 
 def follow_journal(store: Store) -> None:
     """Do what a process that was killed had answered and not yet written, with the settings that it had."""
-    groups = store.journal()
+    groups = read_journal(store)
     if not groups:
         return
-    meta, settings = get_meta(store.connection), EngineSettings(**json.loads(groups[0][1]))
-    check_described(meta)
-    engine = Engine(store, settings, Model.named(meta["method"], int(meta["seed"]), settings.monitor))
+    settings = settle_meta(store, EngineSettings())
+    engine = Engine(store, settings, model_of(settings))
     engine.do_again(groups)
     engine.write_out()
     _log.warning("a process before had no time to write %d groups into the tables: they are there now", len(groups))
@@ -1111,9 +1187,9 @@ def on_store(url: str) -> Iterator[Engine]:
     FileNotFoundError, InvalidInput : there is no store, or a service writes to it.
     SnapshotMismatch : the preset is not the one that the store was made with.
     """
-    with reading(url) as connection:
-        monitor = json.loads(get_meta(connection).get("monitor", "null"))
-    engine = Engine.open(url, EngineSettings(monitor=monitor))
+    if not is_store(url):
+        raise FileNotFoundError(f"store must exist, got nothing - at {url}")
+    engine = Engine.open(url, EngineSettings())
     try:
         yield engine
     finally:
@@ -1138,37 +1214,99 @@ def _one_line(error: Exception) -> str:
 # ---- a store and the settings it is opened with: what a replay depends on is written once, and must stay ------------
 
 
-def settle_meta(store: Store, settings: EngineSettings) -> tuple[str, int]:
-    """The method and the seed of a store; a new store takes those of the settings."""
+# Those that are changed by `configure`, and what a new store has.
+CONFIGURED: dict[str, Any] = {"monitor": None, "notice": True, "expire": None, "expire_as": None, "mature": None}
+
+
+def settle_meta(store: Store, settings: EngineSettings) -> EngineSettings:
+    """Return the settings of a store; a new store takes those that are given.
+
+    Raises
+    ------
+    InvalidInput : a setting is given that is not the store's.
+    SnapshotMismatch : the preset is not the one that the store was made with.
+    """
     meta = get_meta(store.connection)
     if "method" not in meta:
-        method, seed = (settings.method or DEFAULT_METHOD).lower(), settings.seed or 0
-        Model.named(method)  # a bad name is noticed before it is written
-        claim_meta(store.connection, method, seed, settings.monitor)
-        meta = get_meta(store.connection)  # another process may have been first
-    elif json.loads(meta.get("monitor", "null")) != settings.monitor:
-        # Monitors that begin, end or change in the middle cannot be replayed.
-        set_meta(store.connection, "monitor", json.dumps(settings.monitor))
-        set_meta(store.connection, "monitor_whole", "0")
-    method, seed = meta["method"], int(meta["seed"])
-    check_described(meta)
-    if settings.method is not None and settings.method.lower() != method:
-        raise InvalidInput(
-            f"method must be that of the store, {method!r}, got {settings.method!r} - "
-            f"`calibeat store replay --method {settings.method}` moves the store to it"
+        made = replace(
+            settings,
+            method=(settings.method or DEFAULT_METHOD).lower(),
+            seed=settings.seed or 0,
+            notice=settings.notice is not False,
         )
-    if settings.seed is not None and settings.seed != seed:
-        raise InvalidInput(f"seed must be that of the store, {seed}, got {settings.seed}")
-    return method, seed
+        model_of(made)  # a bad name is noticed before it is written
+        claim_meta(store.connection, made)
+        meta = get_meta(store.connection)  # another process may have been first
+    return check_settings(meta, settings)
 
 
-def claim_meta(connection: Connection, method: str, seed: int, monitor: float | None) -> None:
-    """Record what a replay needs, in one statement. The first process wins."""
-    known = {"method": method, "seed": str(seed), "described": description_of(method), "monitor": json.dumps(monitor)}
+def check_settings(meta: dict[str, str], settings: EngineSettings) -> EngineSettings:
+    """Return settings with everything that belongs to the store; raise if one is given that is not the store's."""
+    check_described(meta)
+    known = stored_settings(meta)
+    given = settings.method and settings.method.lower()
+    if given not in {None, known.method}:
+        raise InvalidInput(
+            f"method must be that of the store, {known.method!r}, got {settings.method!r} - "
+            f"`calibeat store configure --method {settings.method}` moves the store to it"
+        )
+    if settings.seed not in {None, known.seed}:
+        raise InvalidInput(f"seed must be that of the store, {known.seed}, got {settings.seed}")
+    for name in CONFIGURED:
+        value, wanted = getattr(known, name), getattr(settings, name)
+        if wanted is not None and wanted != value:
+            option = f"--{name.replace('_', '-')}"
+            typed = setting_text(name, wanted)
+            raise InvalidInput(
+                f"{option} must be that of the store, {setting_text(name, value)}, got {typed} - leave it out, or "
+                f"change it for all who serve the store: `calibeat store configure {option} {typed}`"
+            )
+    return replace(settings, method=known.method, seed=known.seed, **{n: getattr(known, n) for n in CONFIGURED})
+
+
+def stored_settings(meta: dict[str, str]) -> EngineSettings:
+    """Return the settings that a store has: those of a new one, if it was made for a token and never served."""
+    if "method" not in meta:
+        return EngineSettings(method=DEFAULT_METHOD, seed=0, **CONFIGURED)
+    configured = {name: json.loads(meta[name]) for name in CONFIGURED}
+    return EngineSettings(method=meta["method"], seed=int(meta["seed"]), **configured)
+
+
+def setting_text(name: str, value: Any) -> str:
+    """A setting as people type it.
+
+    >>> setting_text("expire", 30 * 86_400.0), setting_text("monitor", 1e6), setting_text("notice", False)
+    ('30d', '1000000', 'off')
+    """
+    if value is None or isinstance(value, bool):
+        return "on" if value else "off"
+    return duration_named(round(value * 1e6)) if name in {"expire", "mature"} else f"{value:.15g}"
+
+
+def write_settings(connection: Connection, settings: EngineSettings) -> None:
+    """Give a store other settings, where no service runs."""
+    known = stored_settings(get_meta(connection))
+    for name in CONFIGURED:
+        set_meta(connection, name, json.dumps(getattr(settings, name)))
+    if known.monitor != settings.monitor:  # monitors that begin, end or change in the middle cannot be replayed
+        set_meta(connection, "monitor_whole", "0")
+
+
+def claim_meta(connection: Connection, settings: EngineSettings) -> None:
+    """Record what belongs to a new store, in one statement. The first process wins."""
+    method = settings.method or DEFAULT_METHOD
+    known = {"method": method, "seed": str(settings.seed or 0), "described": description_of(method)}
+    known |= {name: json.dumps(getattr(settings, name)) for name in CONFIGURED}
+    marks = ", ".join(["(?, ?)"] * len(known))
     connection.run(
-        "INSERT INTO meta (name, value) VALUES (?, ?), (?, ?), (?, ?), (?, ?) ON CONFLICT (name) DO NOTHING",
+        f"INSERT INTO meta (name, value) VALUES {marks} ON CONFLICT (name) DO NOTHING",  # noqa: S608 - only marks
         [part for pair in known.items() for part in pair],
     )
+
+
+def model_of(settings: EngineSettings) -> Model:
+    """How the streams of a store learn."""
+    return Model.named(settings.method or DEFAULT_METHOD, settings.seed or 0, settings.monitor)
 
 
 def description_of(method: str) -> str:

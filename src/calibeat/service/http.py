@@ -39,8 +39,8 @@ from .counters import OTHER, Traffic
 from .engine import Engine
 from .events import InvalidEvent, Refusal
 from .logs import AccessLog
-from .openapi import route_of
-from .routes import StoreReaders, other_routes, read_body
+from .route_table import READERS, application, route_of
+from .routes import StoreReaders, read_body
 from .tokens import Holder, TokenBook
 from .wire import (
     COULD_NOT,
@@ -61,19 +61,13 @@ from .wire import (
     OutcomeAnswerOfMany,
     OutcomeAnswers,
     error_body,
-    read_corrections,
     read_forecasts,
-    read_outcomes,
     refusal_body,
 )
 
 log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
 
-READERS: dict[str, Callable[[bytes, int], AskedEvents]] = {
-    "/v1/forecasts": read_forecasts,
-    "/v1/outcomes": read_outcomes,
-}
 OUTCOME_REFUSALS = {
     "unknown": (404, "id must be that of a forecast of this stream, got {id!r} of {stream!r}, which is unknown"),
     "conflict": (
@@ -90,6 +84,7 @@ BACKLOG = 2048
 GRACE_SECONDS = 15  # for the answers of the last group after SIGTERM
 SPARE_FILES = 64  # descriptors that are not connections
 Refused = tuple[int, str, bytes]  # status, code, body
+BodyReader = Callable[[bytes, int], AskedEvents]
 _JSON_LINES = (
     "application/x-ndjson",
     "application/ndjson",
@@ -196,14 +191,10 @@ class Endpoints:
         self.refused: dict[str, int] = {}  # by code, for /metrics
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def take(self, request: PendingRequest, path: str, body: bytes, *, corrects: bool = False) -> None:
-        """Read a body and submit its events. Refusals are answered at once; all else after the commit.
-
-        What `corrects` takes the place of outcomes.
-        """
+    def take(self, request: PendingRequest, read: BodyReader, body: bytes) -> None:
+        """Read a body and submit its events. Refusals are answered at once; all else after the commit."""
         try:
-            request.forecasts = path == "/v1/forecasts"
-            read = read_corrections if corrects else READERS[path]
+            request.forecasts = read is read_forecasts
             request.events, request.single = read(body, self.limits.events)
             if request.token is not None and request.token.streams:
                 check_streams(request.token, request.events)
@@ -314,9 +305,7 @@ def _not_json(body: bytes) -> bytes | None:
 class Service:
     """Everything that answers HTTP."""
 
-    # POST of another outcome is a conflict, PUT corrects.
-    event_methods: ClassVar = {"/v1/forecasts": ("POST",), "/v1/outcomes": ("POST", "PUT")}
-    event_paths: ClassVar[dict[bytes, str]] = {path.encode(): path for path in READERS}
+    direct_paths: ClassVar[dict[bytes, str]] = {path.encode(): path for method, path in READERS if method == "POST"}
 
     def __init__(
         self,
@@ -335,7 +324,7 @@ class Service:
         self.build: dict[str, str] = {}  # what `/metrics` says of the service besides its version
         self.is_starting = False  # there is no store yet: alive, not ready
         self._names = _LOCAL | {f"[{address}]".encode() if ":" in address else address.encode()}
-        self._other_routes = other_routes(self)
+        self._other_routes = application(self)
 
     def open(self, engine: Engine, tokens: TokenBook) -> None:
         """The store is there: from now on events are taken."""
@@ -412,19 +401,21 @@ class Service:
             await send(message)
 
         path, method = scope["path"], scope["method"]
+        written = (scope.get("raw_path") or path.encode()).partition(b"?")[0]
         scope["calibeat.token"] = None
-        if path in READERS and method in self.event_methods[path]:
-            await self._answer_events(scope, receive, watched)
+        scope["path"] = written.decode("latin-1")  # a slash in a name is %2F
+        if read := READERS.get((method, scope["path"])):
+            await self._answer_events(read, scope, receive, watched)
         else:
             await self._other_routes(scope, receive, watched)
         seconds = time.perf_counter() - started
-        self.traffic.add(route_of(scope.get("raw_path") or path.encode()), method, status[0], seconds)
+        self.traffic.add(route_of(written), method, status[0], seconds)
         if self.access_log is not None:
             token, name = scope["calibeat.token"], dict(scope["headers"]).get(b"x-request-id")
             holder = None if token is None else token.name
             self.access_log.line(method, path, status[0], length[0], seconds, scope.get("client"), holder, name)
 
-    async def _answer_events(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer_events(self, read: BodyReader, scope: Scope, receive: Receive, send: Send) -> None:
         request = AsgiRequest(asyncio.get_running_loop())
         try:
             refused = self.check_event_request(dict(scope["headers"]), request)
@@ -439,7 +430,7 @@ class Service:
             status, code, content = refused
             self.endpoints.refuse(request, status, code, content)
         else:
-            self.endpoints.take(request, scope["path"], body, corrects=scope["method"] == "PUT")
+            self.endpoints.take(request, read, body)
         status, content = await request.answer
         headers = [*extra_headers(status), (b"content-length", b"%d" % len(content))]
         if status == 413:
@@ -629,7 +620,7 @@ class Protocol(HttpToolsProtocol):
         self._check_head(headers, method, version)
         if self.lingering or self.parser.should_upgrade():  # the latter comes again: `_without_upgrade`
             return
-        path = self.service.event_paths.get(self.url)
+        path = self.service.direct_paths.get(self.url)
         if path is None or method != b"POST" or self.is_owed():
             self._to_asgi()
             return
@@ -701,7 +692,7 @@ class Protocol(HttpToolsProtocol):
         if not isinstance(request, DirectRequest):
             super().on_message_complete()
         elif not request.response_complete:
-            self.service.endpoints.take(request, request.path, b"".join(request.parts))
+            self.service.endpoints.take(request, READERS["POST", request.path], b"".join(request.parts))
         self.current = None
 
     # ---- bytes out ------------------------------------------------------------------------------------------------

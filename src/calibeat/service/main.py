@@ -177,7 +177,7 @@ class Startup:
             writing.callback(engine.stop)
             self._stack.push(opened.pop_all())
         kind = "postgresql" if sqlite_path(options.store) is None else "sqlite"
-        self._service.build = {"store": kind, "method": engine.method_name}
+        self._service.build = {"store": kind, "method": str(engine.settings.method)}
         loop.call_soon_threadsafe(self._service.open, engine, book)
         loop.call_soon_threadsafe(self._announce, running, book)
 

@@ -22,7 +22,16 @@ from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import GroupTable
 from calibeat.monitor.monitors import first_unread
 
-from .engine import check_described, description_of
+from .engine import (
+    CONFIGURED,
+    EngineSettings,
+    check_described,
+    claim_meta,
+    description_of,
+    model_of,
+    stored_settings,
+    write_settings,
+)
 from .model import Model, StoredCell, StreamBytes, all_cells
 from .plan import of_named_classes
 from .rollups import Rollups
@@ -38,6 +47,7 @@ from .store.types import (
     HELD,
     HOUR,
     INSERT_SAID,
+    LATE,
     LEARNT,
     PENDING,
     SUMS,
@@ -61,8 +71,9 @@ _FORECASTS = (
     f"status {_WITHIN} ORDER BY stream, nth"
 )
 _OUTCOMES = (
-    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt, given {_WITHIN} "
-    f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
+    "SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt, given, FALSE, 0.0, 0.0, NULL, "
+    f"status {_WITHIN} AND status IN ({LEARNT}, {ASSUMED}, {LATE}) AND outcome_seq IS NOT NULL "
+    "ORDER BY stream, outcome_seq"
 )
 _CONTROLS = (
     "SELECT stream, seq, coalesce(nth, -1), time, NULL, seq, NULL, NULL, NULL, FALSE, 0.0, 0.0, NULL, 0, verb "
@@ -306,7 +317,8 @@ class Play:
         outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
         scores, given = [event.score for event in part], [_bytes(event.given) for event in part]
         model = self._model if is_watched else self._unwatched
-        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, [], given)
+        given_up = {(0, event.nth) for event in part if event.status == LATE}
+        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, given_up, given)
         self.replayed.changed = []
         asked = [at for at, event in enumerate(part) if event.outcome is None]
         found = []
@@ -315,7 +327,7 @@ class Play:
             found.append(ReplayedEvent(part[at], made.forecasts[at], receipt, issued, named, self._is_raw))
         settled = {part[at].nth for at in own if at >= 0}
         for event, _, receipt, *_ in found:
-            is_expected = event.outcome_seq is not None or (self._keeps_all and event.status != EXPIRED)
+            is_expected = event.outcome_seq is not None or (self._keeps_all and not _is_final(event))
             if is_expected and event.nth not in settled:
                 self.open[event.nth] = receipt
         return found
@@ -328,7 +340,12 @@ class Play:
 
     def give_up(self, forecasts: Iterable[int]) -> None:
         """The monitor waits no longer for the outcomes of these."""
-        self._model.fold([self.replayed], [], [], [], [], given_up=((0, nth) for nth in forecasts))
+        self._model.fold([self.replayed], [], [], [], [], given_up=[(0, nth) for nth in forecasts])
+
+
+def _is_final(event: Logged) -> bool:
+    """Whether a forecast was given up for good: its receipt is gone."""
+    return event.status == EXPIRED and event.is_bare
 
 
 class Structure:
@@ -337,7 +354,7 @@ class Structure:
     def __init__(self, stream: LoggedStream) -> None:
         self._stream = stream
         self._number, self._nth = stream.base_seq, stream.base_events  # the next ones
-        self._statuses = [0] * (WAITING + 1)
+        self._statuses = [0] * (LATE + 1)
         self._gap = self._forecast_gap = False
         self._early = self._bare = self._lost = 0
         self.outcomes = 0
@@ -395,7 +412,8 @@ class Structure:
     def counts(self) -> str:
         """What is wrong with the counts of the stream, or nothing."""
         stream, statuses = self._stream, self._statuses
-        learnt, expired = statuses[LEARNT] + statuses[ASSUMED], statuses[EXPIRED] + statuses[ASSUMED]
+        learnt = statuses[LEARNT] + statuses[ASSUMED] + statuses[LATE]
+        expired = statuses[EXPIRED] + statuses[ASSUMED] + statuses[LATE]
         if stream.base_seq == 0 and (learnt, expired) != (stream.outcomes, stream.expired):
             return f"outcomes and expired must be {stream.outcomes} and {stream.expired}, got {learnt} and {expired}"
         return ""
@@ -468,7 +486,7 @@ def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
         if structure.is_sound:
             for made in play.feed([event for event in part if event.number >= stream.base_seq]):
                 event, told = made.event, made.event.score if made.is_raw else made.forecast
-                if event.number >= first_kept and not made.is_as_told:
+                if event.number >= first_kept and not made.is_as_told and not _is_as_said(connection, stream, made):
                     count += 1
                     first = first or f"the first {event.forecast!r} for {told!r} - at {event.nth}"
         step(len(part))
@@ -477,6 +495,14 @@ def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
     if count:
         return f"{count} forecasts differ, {first}"
     return _state_difference(connection, model, stream, play)
+
+
+def _is_as_said(connection: Any, stream: LoggedStream, made: ReplayedEvent) -> bool:
+    """Whether the service has computed the same as a replay, where another machine had answered: see `unwritten`."""
+    rows = connection.all(
+        "SELECT forecast, issued FROM said WHERE stream = ? AND nth = ?", (stream.number, made.event.nth)
+    )
+    return not made.is_raw and [(p, _bytes(issued)) for p, issued in rows] == [(made.forecast, made.issued)]
 
 
 def _state_difference(connection: Any, model: Model, stream: LoggedStream, play: Play) -> str:
@@ -525,6 +551,28 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Re
     return result
 
 
+def configure(url: str, step: Step = no_progress, *, method: str | None = None, **changes: Any) -> EngineSettings:
+    """Change settings that belong to a store -> its settings. Another method makes the state anew from the log.
+
+    Raises
+    ------
+    UnknownMethod, InvalidInput : a store cannot have such settings, or it is in use.
+    """
+    if method is None and not changes:
+        with reading(url) as connection:
+            return stored_settings(get_meta(connection))
+    with owned(url) as connection:
+        if "method" not in get_meta(connection):  # it was made for a token, and never served
+            claim_meta(connection, stored_settings({}))
+    if method is not None:
+        rebuild(url, method, step)
+    with owned(url) as connection:
+        settings = replace(stored_settings(get_meta(connection)), **changes)
+        model_of(settings)  # which checks the monitor
+        write_settings(connection, settings)
+        return stored_settings(get_meta(connection))
+
+
 def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
     """Rebuild one stream, and the receipts of those of its events that need them."""
     play, base = Play(model, stream), stream.base
@@ -568,7 +616,7 @@ def _keep_said(connection: Any, number: int, play: Play) -> None:
 def _needs(stream: LoggedStream, event: Logged) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
     straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
-    return event.status in {PENDING, HELD, WAITING} or straddles
+    return straddles or event.status in {PENDING, HELD, WAITING} or (event.status == EXPIRED and not event.is_bare)
 
 
 def _new_base(model: Model, stream: LoggedStream, replayed: StreamBytes) -> bytes:
@@ -738,7 +786,7 @@ class Timed(NamedTuple):
 
 
 _TIMED = (
-    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}) THEN outcome END, "  # noqa: S608
+    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}, {LATE}) THEN outcome END, "  # noqa: S608
     "named, given, issued FROM event WHERE stream >= ? AND stream <= ? ORDER BY stream, time"
 )
 _Cells = dict[tuple[int, int, int], list[float]]  # hour, kind, tenth -> the numbers of a roll-up
@@ -803,15 +851,14 @@ def info(url: str) -> dict[str, Any]:
     """A store in a few numbers."""
     with reading(url) as connection:
         meta = get_meta(connection)
+        settings = stored_settings(meta)
         found = totals_of(connection.all)
         stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
         waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
         shapes = [Shape.from_text(text) for (text,) in connection.all("SELECT text FROM shape")]
         return {
             "version": int(meta["schema"]),
-            "method": meta.get("method"),
-            "seed": int(meta.get("seed", "0")),
-            "monitor": json.loads(meta.get("monitor", "null")),
+            **{name: getattr(settings, name) for name in ("method", "seed", *CONFIGURED)},
             "streams": int(found["streams"]),
             "with many classes": sum(shape.numbers > 1 for shape in shapes),
             "with groups": sum(shape.groups is not None for shape in shapes),

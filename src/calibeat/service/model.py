@@ -12,7 +12,7 @@ same whether their operations are done in one call or in several.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -83,13 +83,14 @@ class GroupedStream(GroupedMethod):
         draws: Vector,
         watch: StreamMonitors | None,
         words: Ints,
+        given_up: Collection[tuple[int, int]],
     ) -> Fold:
         """As `fold_on_rows`, on the one row of the stream and its table."""
         columns = FoldColumns(self, slots, scores, outcomes, own)
         columns.cells, columns.words = self.table.cells, words
         made = fold_on_rows(self, rows, slots, scores, outcomes, own, receipts, draws, columns)
         if watch is not None:
-            watch.read(columns)
+            watch.read(columns, given_up)
         return made
 
 
@@ -218,17 +219,17 @@ class Model:
         outcomes: Sequence[float],
         own: Sequence[int],
         receipts: Sequence[bytes] = (),
-        given_up: Iterable[tuple[int, int]] = (),
+        given_up: Collection[tuple[int, int]] = (),
         given: Sequence[bytes | None] = (),
     ) -> Folded:
         """Do operations in their order, as `fold_on_rows`. `slots` are places in `streams`, which get new bytes.
 
-        `given_up` are forecasts (slot, number) whose outcome will never come, for the monitors. `given` is what the
-        event of each operation gives beside its score: see `Shape.read`; it may be left out where no stream is wide.
+        `given_up` are forecasts (slot, number) whose outcome will never come, for the monitors, or comes late. `given`
+        is what the event of each operation gives beside its score: see `Shape.read`; it may be left out where no stream
+        is wide.
         """
         if not any(stream.shape.is_wide for stream in streams):
             return self._fold(streams, slots, scores, outcomes, own, receipts, given_up, given)
-        given_up = list(given_up)
         brought = iter(receipts)
         receipt_of = {at: next(brought) for at, y in enumerate(outcomes) if y == y and own[at] < 0}  # noqa: PLR0124
         forecasts, made, raised = [np.nan] * len(slots), dict[int, bytes](), list[Raised]()
@@ -263,7 +264,7 @@ class Model:
         outcomes: Sequence[float],
         own: Sequence[int],
         receipts: Sequence[bytes],
-        given_up: Iterable[tuple[int, int]],
+        given_up: Collection[tuple[int, int]],
         given: Sequence[bytes | None],
     ) -> Folded:
         """The same for streams of one shape."""
@@ -276,7 +277,7 @@ class Model:
             made = Fold(np.empty((0, K)), np.empty(0, dtype="V8"))
         elif isinstance(method, GroupedStream):
             words = np.frombuffer(b"".join([part or b"" for part in given]), dtype=np.int64)
-            made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, watch, words)
+            made = method.fold(rows, at, np.array(scores), known, of, receipts, draws, watch, words, given_up)
             assert streams[0].table is not None  # noqa: S101 - `method_of` has made it
             streams[0].changed += changed_cells(streams[0].table)
         else:
@@ -284,7 +285,7 @@ class Model:
             columns = FoldColumns(method, at, column, known, of)
             made = fold_on_rows(method, rows, at, column, known, of, receipts, draws, columns)
             if watch is not None:
-                watch.read(columns)
+                watch.read(columns, given_up)
         whole, size = rows.tobytes(), 8 * rows.shape[1]
         for slot, stream in enumerate(streams):
             stream.state = whole[slot * size : (slot + 1) * size]

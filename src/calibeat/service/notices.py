@@ -18,8 +18,10 @@ import numpy as np
 from calibeat._util.types import Slots, Vector
 from calibeat.monitor.bets import Alarm
 from calibeat.monitor.notices import (
+    FIRST,
     FORECASTS,
     OUTCOMES,
+    SILENCE,
     TOLD,
     WIDTH,
     Notices,
@@ -32,7 +34,20 @@ from calibeat.monitor.notices import (
     logged,
     room_for,
 )
-from calibeat.monitor.silence import FROM, NEVER, OPEN
+from calibeat.monitor.silence import (
+    BEFORE,
+    DEADLINE,
+    EPOCH,
+    FROM,
+    HOUR,
+    IN_DAY,
+    IN_HOUR,
+    IS_WHOLE,
+    LAST,
+    NEVER,
+    OPEN,
+    START,
+)
 
 NO_FORECASTS, NO_OUTCOMES, LATER, NEVER_AN_OUTCOME, MOVED = WORDS = (
     "no forecasts",
@@ -111,11 +126,18 @@ class Listener:
         downtimes: Sequence[Downtime] = (),
         asked: Sequence[int] = (),
         now: float = 0.0,
+        *,
+        live: bool = False,
     ) -> HeardGroup:
-        """Rows hear arrivals. First the clock is asked of those slots that are overdue."""
+        """Rows hear arrivals. First the clock is asked of those slots that are overdue.
+
+        `live`: no row has heard anything later than `now`, unless the clock was ahead.
+        """
         whole = np.frombuffer(bytearray().join([row or self._fresh for row in rows]))
         matrix = whole.reshape(len(rows), WIDTH)
         silent = matrix[:, _FLAGS]
+        if live:
+            _set_back(matrix, now)
         log = room_for(len(arrivals.slots) + len(asked) + len(rows) * len(downtimes))
         slots = np.array(arrivals.slots, dtype=np.int32)
         times, scores, lags = (np.array(part, dtype=np.float64) for part in arrivals[1:4])
@@ -157,6 +179,20 @@ class Listener:
             chosen = np.flatnonzero((matrix[:, FORECASTS + FROM] < ended) & (ended <= first)).astype(np.int32)
             if len(chosen):
                 leave_rows(whole, WIDTH, chosen, begun, ended, log)
+
+
+def _set_back(matrix: Any, now: float) -> None:
+    """Rows that count from a moment in the future, because the clock was ahead, count from now on."""
+    for part in (FORECASTS, OUTCOMES):
+        silence = matrix[:, part : part + SILENCE]
+        late = np.flatnonzero(silence[:, FROM] > now + BEAT)
+        if len(late):
+            times = np.ix_(late, np.array([START, LAST, FROM, EPOCH, BEFORE, DEADLINE]))
+            less = (silence[late, FROM] - now)[:, None]
+            silence[times] = np.where(silence[times] < NEVER, np.maximum(silence[times] - less, 0.0), silence[times])
+            silence[late, HOUR] = now // 3600.0
+            silence[np.ix_(late, np.array([IN_HOUR, IN_DAY, IS_WHOLE]))] = 0.0
+    matrix[:, FIRST] = np.minimum(matrix[:, FIRST], now)
 
 
 def _noticed(slot: int, alarm: Alarm, flags: Vector) -> Noticed:
@@ -236,6 +272,12 @@ def beat(store: Any, now: float) -> None:
 def note_downtime(store: Any, begun: float, ended: float) -> None:
     """Nobody listened from then until now."""
     store.alone("INSERT INTO downtime (begun, ended) VALUES (?, ?)", (begun, ended))
+
+
+def forget_downtimes(store: Any, now: float) -> None:
+    """The clock was ahead: no downtime ends later than now, and each stream is asked now when it is due."""
+    store.alone("DELETE FROM downtime WHERE ended > ?", (now,))
+    store.alone("UPDATE stream SET deadline = ? WHERE deadline > ?", (now, now))
 
 
 def downtimes(connection: Any, now: float) -> list[Downtime]:

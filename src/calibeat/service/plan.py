@@ -7,6 +7,7 @@ sees what the ones before it did.
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
@@ -16,7 +17,7 @@ import numpy as np
 from msgspec import UNSET
 
 from calibeat.core.method import Method
-from calibeat.errors import InvalidInput
+from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from .events import CorrectionEvent, EachStatus, ForecastEvent, InvalidEvent, OutcomeEvent, Refusal, StreamSettings
 from .model import Folded
@@ -29,6 +30,7 @@ from .store.types import (
     EXPIRED,
     FROZEN,
     HELD,
+    LATE,
     LEARNT,
     PASSTHROUGH,
     PENDING,
@@ -106,7 +108,6 @@ class Plan:
         self.ends: list[tuple[int, float]] = []
         self.overdue: list[StreamState] = []
         self.answers: list[Answer | list[tuple[Shape, Record]]] = []  # records until the forecasts are made
-        self.forecasts: list[float] = []  # what was told: see `finish`
         self.names: set[str] = set()  # of the streams that it is about
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: Known = {}
@@ -303,7 +304,8 @@ class Plan:
         except InvalidInput as error:
             self._reject("invalid")
             return InvalidEvent(str(error), event.stream, event.id)
-        if record.status in {EXPIRED, ASSUMED}:
+        is_late = record.status == EXPIRED and record.receipt is not None and not state.mode & FROZEN
+        if record.status in {EXPIRED, ASSUMED} and not is_late:
             return self._reject("expired")
         # What the client said last counts, also where it has still to be applied.
         if record.latest == outcome:
@@ -311,17 +313,20 @@ class Plan:
         if record.latest is not None and not is_corrected:
             return self._reject("conflict")
         time = self._now if event.time is None else float(event.time)
-        if record.status != PENDING:
+        if record.status != PENDING and not is_late:
             return self._say(state, record, outcome, time)
         record.outcome, record.outcome_time = outcome, time
         self._slot(state)
         if self._settings.notice:
             self._arrive(state, time, nan, time - record.time)
+        if is_late:
+            self.learn(state, record, LATE)
+            return "learnt"
         return self._settle(state, record)
 
     def _say(self, state: StreamState, record: Record, outcome: int | None, time: float) -> EachStatus:
         """Another outcome than before is the right one; None: it is unknown again."""
-        if record.status == LEARNT:
+        if record.status in {LEARNT, LATE}:
             if record.outcome_seq is not None and record.outcome_seq < state.base_seq:
                 return self._reject("final")
             record.corrected = outcome  # its stream is replayed: see `rework`
@@ -376,8 +381,10 @@ class Plan:
         """The outcome of a record is learnt now."""
         if record.status in {HELD, WAITING}:
             state.held -= 1
-        else:
+        elif record.status == PENDING:
             state.pending -= 1
+        else:  # the monitors have given it up
+            self.given_up.append((self._slot(state), record.nth))
         record.status, record.outcome_seq = status, state.seq
         state.seq += 1
         state.outcomes += 1
@@ -400,7 +407,7 @@ class Plan:
             record.outcome, record.outcome_time = assumed, self._now
             self.learn(state, record, ASSUMED)
             return
-        record.status, record.receipt = EXPIRED, None
+        record.status = EXPIRED  # its receipt stays, for an outcome that comes late
         self.given_up.append((self._slot(state), record.nth))
         state.pending -= 1
         state.expired += 1
@@ -422,7 +429,7 @@ class Plan:
     def finish(self, folded: Folded) -> Changes:
         """Put in what the fold has answered, in the order of the operations -> what has changed."""
         made, streams, forecasts = iter(folded.receipts), list(self.changes.streams.values()), folded.forecasts
-        changes, asked, self.forecasts = self.changes, self.operations, forecasts
+        changes, asked = self.changes, self.operations
         for at, (named, issued) in folded.classes.items():
             record = asked.records[at]
             record.named, record.issued = named, issued
@@ -448,12 +455,57 @@ class Plan:
         changes.settled = list(self._settled.values())
         return changes
 
+    def keep_told(self, told: bytes) -> list[float]:
+        """Put in the forecasts that were answered when this group was done before -> by how much those here differ.
+
+        What is computed here stays beside an answer that differs: the monitors have read it.
+
+        Raises
+        ------
+        SnapshotMismatch : this calibeat makes other events of the group.
+        """
+        records, numbers = self.changes.inserted, np.frombuffer(told)
+        if forecasts_of(records) == told:
+            return []
+        counts = [1 if record.issued is None else len(record.issued) // 8 for record in records]
+        if sum(counts) != len(numbers):
+            raise SnapshotMismatch(
+                f"journal of the store must have the forecasts of its events, {sum(counts)}, got {len(numbers)} - "
+                "start the calibeat that has written it once, and stop it"
+            )
+        differences, end = list[float](), 0
+        for record, count in zip(records, counts, strict=True):
+            answered, end = numbers[end : end + count], end + count
+            made = np.array([record.forecast]) if record.issued is None else np.frombuffer(record.issued)
+            if answered.tobytes() == made.tobytes():
+                continue
+            differences.append(float(np.abs(answered - made).max()))
+            self.changes.said.append(
+                (record.stream, record.nth, record.forecast, record.named, record.score, record.issued)
+            )
+            if record.issued is not None:
+                record.issued, record.named = answered.tobytes(), int(answered.argmax())
+                record.score = float(np.frombuffer(record.given or b"")[record.named])
+            record.forecast = float(answered.max()) if record.issued is not None else float(answered[0])
+        return differences
+
     def answer(self, at: int) -> Answer:
         """The answer to a request, once everything is on the disk."""
         found = self.answers[at]
         if isinstance(found, list) and found and isinstance(found[0], tuple):
             return [shape.answer(record) for shape, record in found]
         return cast(Answer, found)
+
+
+def forecasts_of(records: Iterable[Record]) -> bytes:
+    """Return the answered forecasts of events, to the last bit."""
+    told = array("d")
+    for record in records:
+        if record.issued is None:
+            told.append(record.forecast)
+        else:
+            told.frombytes(record.issued)
+    return told.tobytes()
 
 
 def tell_scores(record: Record) -> None:

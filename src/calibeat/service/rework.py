@@ -38,6 +38,7 @@ from .store.types import (
     HELD,
     INSERT_ROLLUPS,
     INSERT_SAID,
+    LATE,
     LEARNT,
     PENDING,
     SUMS,
@@ -93,7 +94,7 @@ class Event(NamedTuple):
     @property
     def is_learnt(self) -> bool:
         """Whether its outcome is."""
-        return self.status in {LEARNT, ASSUMED}
+        return self.status in {LEARNT, ASSUMED, LATE}
 
 
 @dataclass
@@ -154,9 +155,9 @@ class Rework:
             seq, outcome_seq, status, known = event
             if is_forgetting:
                 self._forgotten.add(nth)
-                last = outcome_seq if status in {LEARNT, ASSUMED} else seq
+                last = outcome_seq if status in {LEARNT, ASSUMED, LATE} else seq
                 self._cut = max(self._cut, last + 1, stream.base_seq)
-            elif status == LEARNT and outcome_seq >= stream.base_seq:
+            elif status in {LEARNT, LATE} and outcome_seq >= stream.base_seq:
                 self._outcomes[nth] = outcome
                 if outcome == known:
                     del self._outcomes[nth]
@@ -308,13 +309,14 @@ class Rework:
         for event in changed:
             if event.nth in self._forgotten:
                 state.outcomes -= event.is_learnt
-                state.expired -= event.status in {EXPIRED, ASSUMED}
+                state.expired -= event.status in {EXPIRED, ASSUMED, LATE}
                 state.pending -= event.status == PENDING
                 state.held -= event.status in {HELD, WAITING}
             elif self._outcomes[event.nth] is None:
                 state.outcomes -= 1
-                state.pending += event.seq >= self._reset
-                state.expired += event.seq < self._reset
+                if event.status != LATE:  # it is among the expired
+                    state.pending += event.seq >= self._reset
+                    state.expired += event.seq < self._reset
         state.sums = sums.tobytes() if state.outcomes else bytes(8 * SUMS)
         (errors,) = errors_of(np.frombuffer(state.sums))
         state.error, state.raw_error = errors
@@ -352,13 +354,20 @@ class Rework:
             "UPDATE event SET status = ?, outcome = NULL, outcome_time = NULL, outcome_seq = NULL "
             "WHERE stream = ? AND nth = ?",
             # Forecasts that were made before a reset are not waited for.
-            [(PENDING if event.seq >= self._reset else EXPIRED, stream.number, event.nth) for event in retracted],
+            [
+                (PENDING if event.seq >= self._reset and event.status != LATE else EXPIRED, stream.number, event.nth)
+                for event in retracted
+            ],
         )
         for event in retracted:
             note(connection, stream.number, event.outcome_seq, now, "retracted", nth=event.nth)
         connection.run_many(
             "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
             [(receipt, stream.number, nth) for nth, receipt in receipts.items() if nth not in self._forgotten],
+        )
+        connection.run_many(  # nor are their outcomes learnt late: the base may have needed their receipts
+            "UPDATE event SET receipt = NULL WHERE stream = ? AND nth = ?",
+            [(stream.number, event.nth) for event in retracted if event.seq < self._reset],
         )
         for nth in self._forgotten & changed.keys():
             connection.run("DELETE FROM event WHERE stream = ? AND nth = ?", (stream.number, nth))
@@ -419,6 +428,7 @@ def operations_of(plan: Plan, number: int) -> Iterator[Logged]:
             yield Logged(
                 *(record.outcome_seq, record.nth, record.outcome_time, int(outcome), record.seq, record.outcome_seq),
                 *(record.receipt, record.given),
+                status=record.status,
             )
         else:
             yield Logged(

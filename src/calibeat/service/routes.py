@@ -1,5 +1,5 @@
-"""All routes but forecasts and outcomes: streams, alarms, metrics, health, the schema, its page, the dashboard and its
-log-in.
+"""What answers all routes but forecasts and outcomes: streams, alarms, metrics, health, the schema, its page, the
+dashboard and its log-in. `route_table` says which answers what.
 """
 
 from __future__ import annotations
@@ -9,50 +9,35 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive
 
 from calibeat.errors import InvalidInput
 
-from . import openapi
 from .alarms import LOOK_FIRST, acknowledge, grouped, mute, mutes, unmute
 from .controls import unknown_event, unknown_stream
 from .counters import METRICS_TYPE, EngineCounters, metrics_text
 from .dashboard import Asset, asset
-from .docs_page import docs_page
 from .events import Control, Refusal
 from .patterns import check_pattern, matches
 from .states import NEVER, WORDS
 from .store import Reader, StoreAway, open_reader
 from .store.queries import MAX_HOURS, MAX_LIMIT, Look, overview, view
 from .wire import (
-    ALARMS,
-    EVENTS,
-    HISTORY,
     INTERNAL,
-    MUTED,
-    NO_PARAMETERS,
-    OVERVIEW,
-    RELIABILITY,
-    SEGMENTS,
     STARTING,
-    STREAMS,
     UNREADABLE,
-    VERB_BODIES,
-    VIEW,
     AcknowledgeAnswer,
     AcknowledgeBody,
     AlarmsAnswer,
@@ -63,7 +48,6 @@ from .wire import (
     HistoryAnswer,
     MuteBody,
     MutesAnswer,
-    Parameters,
     SegmentsAnswer,
     StreamsAnswer,
     error_body,
@@ -76,6 +60,7 @@ from .wire import (
 if TYPE_CHECKING:
     from .engine import Engine
     from .http import Service
+    from .route_table import Route
 
 log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +72,6 @@ POLICY = (
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 SAFE = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 READY_SECONDS = 5.0  # in which the store must answer `/readyz`
@@ -290,211 +274,224 @@ def look_in_words(look: Look | None) -> Look | None:
     return replace(look, text=text, do=do)
 
 
-def _raise_unknown(name: str) -> NoReturn:
-    raise unknown_stream(name)
-
-
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     body = content if isinstance(content, bytes) else _encode(content)
     return Response(body, status, {**SAFE, "cache-control": "no-store", **(headers or {})}, "application/json")
 
 
+@dataclass
+class Call:
+    """A request as a handler gets it: its route, who asks, and what stands in its address."""
+
+    request: Request
+    route: Route
+    among: Sequence[str] = ()  # the streams of the token; all, if there are none
+    may_write: bool = True
+    tag: str | None = None  # what the answer is labelled with
+    stream: str = ""
+    id: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)  # its parameters
+
+
 class Routes:
-    """The handlers. Each returns a response or raises `Refusal`."""
+    """The handlers of `route_table.TABLE`. Each returns a `Response`, or what becomes JSON; or raises `Refusal`.
+
+    None says that there is no such stream.
+    """
 
     def __init__(self, service: Service) -> None:
         self.service, self.reads = service, service.reads
-        # What is answered without a store.
-        self.always: tuple[Handler, ...] = (self.alive, self.ready, self.schema, self.docs, self.page, self.static)
 
-    async def streams(self, asked: dict[str, Any]) -> Any:
-        """A page of streams."""
-        limit = asked.pop("limit", 100)
-        found = await self.reads.ask(lambda reader: reader.streams(limit=limit, **asked))
+    # `http.Service` answers these three, without a detour.
+
+    async def make_forecasts(self, _: Call) -> Any:
+        """Calibrate scores."""
+
+    async def report_outcomes(self, _: Call) -> Any:
+        """Report outcomes."""
+
+    async def correct_outcomes(self, _: Call) -> Any:
+        """Correct outcomes, or retract them with null; their streams are replayed."""
+
+    # ---- what is known of streams -----------------------------------------------------------------------------------
+
+    async def list_streams(self, call: Call) -> Any:
+        """Streams, page by page."""
+        limit = call.asked.pop("limit", 100)
+        found = await self.reads.ask(lambda reader: reader.streams(limit=limit, among=call.among, **call.asked))
         return StreamsAnswer(found, found[-1].name if len(found) == limit else None)
 
-    async def stream(self, name: str, _: dict[str, Any]) -> Any:
-        """One stream, and how far its corrections are."""
+    async def get_stream(self, call: Call) -> Any:
+        """One stream."""
+        return await self._stream(call.stream)
+
+    async def _stream(self, name: str) -> Any:
         found = await self.reads.ask(lambda reader: reader.stream(name))
         if found is None or not found.corrections:
             return found
         return replace(found, progress=self.service.endpoints.engine.progress(name))
 
-    async def events(self, name: str, asked: dict[str, Any]) -> Any:
-        """A page of its events."""
-        limit = asked.pop("limit", 100)
-        found = await self.reads.ask(lambda reader: reader.events(name, limit=limit, **asked))
+    async def list_events(self, call: Call) -> Any:
+        """Its events, page by page."""
+        limit = call.asked.pop("limit", 100)
+        found = await self.reads.ask(lambda reader: reader.events(call.stream, limit=limit, **call.asked))
         return None if found is None else EventsAnswer(found, found[-1].id if len(found) == limit else None)
 
-    async def event(self, name: str, written: str) -> Response:
+    async def get_event(self, call: Call) -> Any:
         """One event: what was told, and what is known since."""
-        id = _unquoted(written)  # noqa: A001 - the word of the service
-        found = await self.reads.ask(lambda reader: reader.event(name, id)) if is_readable(id) else None
+        found = None
+        if is_readable(call.id):
+            found = await self.reads.ask(lambda reader: reader.event(call.stream, call.id))
         if found is None:
-            raise unknown_event(Control("forget", name, ids=(id,)))
-        return _json(found)
+            raise unknown_event(Control("forget", call.stream, ids=(call.id,)))
+        return found
 
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
-    async def change(self, request: Request) -> Response:
-        """`POST /v1/streams/NAME/VERB`, `DELETE /v1/streams/NAME` and `DELETE /v1/streams/NAME/events/ID`."""
-        if refused := self.service.check_content(dict(request.scope["headers"])):
-            return _json(refused[2], refused[0])
-        name, *below = _parts(request)
-        check_yours(name, request.state.streams)
-        body = await read_body(request.receive, self.service.limits.body)
-        if not is_readable(name):
-            _raise_unknown(name)
-        if request.method == "POST" and len(below) == 1 and below[0] in VERB_BODIES:
-            control = read_control(below[0], name, body)
-            if control.to:
-                check_yours(control.to, request.state.streams)
-        elif request.method == "DELETE" and not below:
-            control = Control("delete", name)
-        elif request.method == "DELETE" and len(below) == 2 and below[0] == "events":
-            control = Control("forget", name, ids=(_unquoted(below[1]),))
-            if not is_readable(control.ids[0]):
-                raise unknown_event(control)
-        else:
-            raise HTTPException(404)
-        status, content = await self.service.endpoints.ask(control)
-        return _json(content, status) if status != 200 else _json(await self._changed(control))
+    async def define_stream(self, call: Call) -> Any:
+        """Say what a stream is, before its first event: classes, or groups."""
+        return await self._engine(read_settings(await self._content(call), call.stream))
 
-    async def _changed(self, control: Control) -> Any:
-        """The stream as it is now, or that it or its event is gone."""
-        if control.verb == "delete":
-            return DeletedAnswer(control.stream)
-        if control.verb == "forget":
-            return ForgottenAnswer(control.stream, control.ids[0])
-        name = control.to or control.stream
-        return await self.stream(name, {}) or _raise_unknown(name)  # it may be deleted by now
+    async def freeze_stream(self, call: Call) -> Any:
+        """Freeze a stream: it forecasts with the state of this moment, and outcomes wait."""
+        return await self._do("freeze", call)
 
-    async def reliability(self, name: str, asked: dict[str, Any]) -> Any:
-        """Its bins."""
-        return await self.reads.ask(lambda r: r.reliability(name, asked.get("from"), asked.get("to")))
+    async def resume_stream(self, call: Call) -> Any:
+        """End freeze and passthrough; what has waited is learnt or dropped."""
+        return await self._do("resume", call)
 
-    async def history(self, name: str, asked: dict[str, Any]) -> Any:
-        """Its hours."""
-        limit = asked.get("limit", MAX_HOURS)
-        found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to"), limit + 1))
+    async def passthrough_stream(self, call: Call) -> Any:
+        """Answer the score itself; outcomes are learnt on."""
+        return await self._do("passthrough", call)
+
+    async def reset_stream(self, call: Call) -> Any:
+        """Begin anew: forget what was learnt, and give up forecasts that wait for an outcome."""
+        return await self._do("reset", call)
+
+    async def copy_stream(self, call: Call) -> Any:
+        """Make another stream with the same state; events stay where they are."""
+        return await self._do("copy", call)
+
+    async def rename_stream(self, call: Call) -> Any:
+        """Give a stream another name."""
+        return await self._do("rename", call)
+
+    async def _do(self, verb: str, call: Call) -> Any:
+        control = read_control(verb, call.stream, await self._content(call))
+        if control.to:
+            check_yours(control.to, call.among)
+        await self._engine(control)
+        return await self._stream(control.to or control.stream)  # it may be deleted by now
+
+    async def delete_stream(self, call: Call) -> Any:
+        """Delete a stream with its events."""
+        await self._content(call)
+        await self._engine(Control("delete", call.stream))
+        return DeletedAnswer(call.stream)
+
+    async def forget_event(self, call: Call) -> Any:
+        """Forget an event; what was learnt from it stays."""
+        await self._content(call)
+        control = Control("forget", call.stream, ids=(call.id,))
+        if not is_readable(call.id):
+            raise unknown_event(control)
+        await self._engine(control)
+        return ForgottenAnswer(call.stream, call.id)
+
+    async def _engine(self, event: Any) -> Response:
+        """What the engine answers."""
+        status, content = await self.service.endpoints.ask(event)
+        if status != HTTPStatus.OK:
+            raise _Answered(_json(content, status))
+        return _json(content)
+
+    async def _content(self, call: Call) -> bytes:
+        return await read_body(call.request.receive, self.service.limits.body)
+
+    # ---- more of streams --------------------------------------------------------------------------------------------
+
+    async def get_stream_reliability(self, call: Call) -> Any:
+        """Outcomes by tenth of the forecast."""
+        return await self.reads.ask(
+            lambda reader: reader.reliability(call.stream, call.asked.get("from"), call.asked.get("to"))
+        )
+
+    async def get_stream_history(self, call: Call) -> Any:
+        """Hour by hour."""
+        limit, begin, end = call.asked.get("limit", MAX_HOURS), call.asked.get("from"), call.asked.get("to")
+        found = await self.reads.ask(lambda reader: reader.history(call.stream, begin, end, limit + 1))
         if found is None:
             return None
         return HistoryAnswer(found[:limit], found[limit].start if len(found) > limit else None)
 
-    async def segments(self, name: str, asked: dict[str, Any]) -> Any:
-        """Who is miscalibrated."""
-        found = await self.reads.ask(lambda reader: reader.segments(name, asked.get("least", 100)))
-        return None if found is None else SegmentsAnswer(found[: asked.get("limit", MAX_LIMIT)])
+    async def get_stream_segments(self, call: Call) -> Any:
+        """Segments of a stream with groups."""
+        found = await self.reads.ask(lambda reader: reader.segments(call.stream, call.asked.get("least", 100)))
+        return None if found is None else SegmentsAnswer(found[: call.asked.get("limit", MAX_LIMIT)])
 
-    async def define(self, request: Request) -> Response:
-        """`PUT /v1/streams/NAME`: what the stream is from its first event on."""
-        service = self.service
-        if refused := service.check_content(dict(request.scope["headers"])):
-            return _json(refused[2], refused[0])
-        name, *below = _parts(request)
-        check_yours(name, request.state.streams)
-        if below:
-            raise HTTPException(404)
-        if not is_readable(name):
-            raise Refusal("invalid", f"stream must be text of 1 to 200 characters, got {name!r:.60}", "stream", 400)
-        settings = read_settings(await read_body(request.receive, service.limits.body), name)
-        status, content = await service.endpoints.ask(settings)
-        return _json(content, status)
+    async def get_overview(self, call: Call) -> Any:
+        """What the dashboard shows first."""
+        found = await self.reads.ask(lambda reader: overview(reader, time.time(), **call.asked))
+        needs_token = not self.service.tokens.is_open
+        return replace(found, first=look_in_words(found.first), needs_token=needs_token, may_write=call.may_write)
 
-    async def alarms(self, asked: dict[str, Any]) -> Any:
-        """The latest alarms, and which of them go together."""
-        found = await self.reads.ask(lambda reader: reader.alarms(**asked))
+    async def get_view(self, call: Call) -> Any:
+        """What the dashboard shows of a stream."""
+        name, span = call.asked["stream"], call.asked.get("span", "month")
+        check_yours(name, call.among)
+        found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
+        if found is None:
+            raise unknown_stream(name)
+        return replace(found, first=look_in_words(found.first), may_write=call.may_write)
+
+    # ---- alarms -----------------------------------------------------------------------------------------------------
+
+    async def list_alarms(self, call: Call) -> Any:
+        """The latest alarms."""
+        found = await self.reads.ask(lambda reader: reader.alarms(among=call.among, **call.asked))
         return AlarmsAnswer(found, grouped(found))
 
-    async def mutes(self, asked: dict[str, Any]) -> Any:
-        """What is muted."""
+    async def list_mutes(self, call: Call) -> Any:
+        """Streams whose alarms are not sent."""
         found = await self.reads.ask(lambda reader: mutes(reader.select))
-        return MutesAnswer([mute for mute in found if covers_all(mute.streams, asked["among"])])
+        return MutesAnswer([mute for mute in found if covers_all(mute.streams, call.among)])
 
-    async def acknowledge(self, request: Request) -> Response:
-        """Somebody looks after some alarms."""
-        asked, token = await self._body(request, AcknowledgeBody), request.scope["calibeat.token"]
+    async def acknowledge_alarms(self, call: Call) -> Any:
+        """Look after the open alarms of some streams."""
+        asked, token = await self._pattern(call, AcknowledgeBody), call.request.scope["calibeat.token"]
         who = None if token is None else token.name
         done = await self.reads.ask(lambda reader: reader.change(lambda c: acknowledge(c, asked.streams, who)))
-        return _json(AcknowledgeAnswer(done))
+        return AcknowledgeAnswer(done)
 
-    async def mute(self, request: Request) -> Response:
-        """Send no alarms of some streams."""
-        asked = await self._body(request, MuteBody)
-        made = await self.reads.ask(lambda reader: reader.change(lambda c: mute(c, asked.streams, asked.seconds)))
-        return _json(made)
+    async def mute_streams(self, call: Call) -> Any:
+        """Do not send alarms of some streams."""
+        asked = await self._pattern(call, MuteBody)
+        return await self.reads.ask(lambda reader: reader.change(lambda c: mute(c, asked.streams, asked.seconds)))
 
-    async def unmute(self, request: Request) -> Response:
-        """Send them again."""
-        streams = MUTED.read(_query(request)).get("streams")
-        if streams is None:
-            raise Refusal("invalid", "streams must be given, got none", "streams", 400)
-        check_yours_all(streams, request.state.streams)
+    async def unmute_streams(self, call: Call) -> Any:
+        """Send alarms of these streams again."""
+        streams = call.asked["streams"]
+        check_yours_all(streams, call.among)
         if not await self.reads.ask(lambda reader: reader.change(lambda c: unmute(c, streams))):
             raise Refusal("unknown", f"streams must be muted, got {streams!r:.60}, which are not", "streams", 404)
-        return _json(await self.mutes({"among": request.state.streams}))
+        return await self.list_mutes(call)
 
-    async def _body(self, request: Request, kind: type[Any]) -> Any:
+    async def _pattern(self, call: Call, kind: type[Any]) -> Any:
         """A small body, with `streams` that the token may be used for."""
-        if refused := self.service.check_content(dict(request.scope["headers"])):
-            status, code, _ = refused
-            raise Refusal(code, "body must be plain JSON", "content-type", status)
         try:
-            found = msgspec.json.decode(await read_body(request.receive, SMALL_BODY), type=kind)
+            found = msgspec.json.decode(await read_body(call.request.receive, SMALL_BODY), type=kind)
             check_pattern(found.streams)
         except InvalidInput as error:
             raise Refusal("invalid", str(error), "streams", 400) from None
         except UNREADABLE as error:
             raise Refusal("invalid", f"body must be JSON as /docs says: {error}", None, 400) from None
-        check_yours_all(found.streams, request.state.streams)
+        check_yours_all(found.streams, call.among)
         return found
-
-    async def overview(self, asked: dict[str, Any]) -> Any:
-        """The first screen of the dashboard."""
-        may_write = asked.pop("may_write")
-        found = await self.reads.ask(lambda reader: overview(reader, time.time(), **asked))
-        needs_token = not self.service.tokens.is_open
-        return replace(found, first=look_in_words(found.first), needs_token=needs_token, may_write=may_write)
-
-    async def view(self, asked: dict[str, Any]) -> Any:
-        """The dashboard's screen of a stream."""
-        if "stream" not in asked:
-            raise Refusal("invalid", "stream must be given, got no name", "stream", 400)
-        name, span = asked["stream"], asked.get("span", "month")
-        check_yours(name, asked["among"])
-        found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
-        if found is None:
-            _raise_unknown(name)
-        return replace(found, first=look_in_words(found.first), may_write=asked["may_write"])
-
-    async def of_stream(self, request: Request) -> Response:
-        """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
-        name, *parts = _parts(request)
-        check_yours(name, request.state.streams)
-        below: dict[str, tuple[Callable[[str, dict[str, Any]], Awaitable[Any]], Parameters]] = {
-            "": (self.stream, NO_PARAMETERS),
-            "reliability": (self.reliability, RELIABILITY),
-            "history": (self.history, HISTORY),
-            "segments": (self.segments, SEGMENTS),
-            "events": (self.events, EVENTS),
-        }
-        kind = parts[0] if parts else ""
-        if kind == "events" and len(parts) == 2 and parts[1]:
-            NO_PARAMETERS.read(_query(request))
-            return await self.event(name, parts[1])
-        if len(parts) > 1 or kind not in below or (parts and not kind):
-            raise HTTPException(404)
-        handler, parameters = below[kind]
-        asked = parameters.read(_query(request))
-        found = await handler(name, asked) if is_readable(name) else None
-        if found is None:
-            _raise_unknown(name)
-        return _json(found, headers={"etag": request.state.tag})
 
     # ---- for machines -----------------------------------------------------------------------------------------------
 
-    async def metrics(self, _: Request) -> Response:
-        """Prometheus text. Without the store, what the process knows of itself."""
+    async def get_metrics(self, _: Call) -> Response:
+        """Prometheus metrics."""
         service = self.service
         try:
             totals = await self.reads.ask(lambda reader: reader.totals())
@@ -505,12 +502,12 @@ class Routes:
         text = metrics_text(self.reads.counters, totals, service.endpoints.refused, service.traffic, service.build)
         return Response(text, headers=SAFE, media_type=METRICS_TYPE)
 
-    async def alive(self, _: Request) -> Response:
-        """The process answers."""
-        return _json(Health("alive"))
+    async def get_health(self, _: Call) -> Any:
+        """Whether the process answers."""
+        return Health("alive")
 
-    async def ready(self, _: Request) -> Response:
-        """The store answers, too."""
+    async def get_readiness(self, _: Call) -> Any:
+        """Whether the store answers."""
         if not self.service.has_store:
             raise Refusal("not_ready", "the service must have its store, got one that waits for it", None, 503)
         try:
@@ -518,32 +515,40 @@ class Routes:
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
             log.warning("the store cannot be read: %s", str(error) or f"no answer within {READY_SECONDS:g} seconds")
             raise Refusal("not_ready", "the store must be readable, got an error; the log has it", None, 503) from None
-        return _json(Health("ready"))
+        return Health("ready")
 
-    async def schema(self, _: Request) -> Response:
-        """The description of all this."""
-        return _json(openapi.document(self.service.limits), headers={"cache-control": "max-age=60"})
+    async def get_schema(self, _: Call) -> Response:
+        """The document of all routes."""
+        from .openapi import document  # which renders the table of these handlers
 
-    async def docs(self, request: Request) -> Response:
-        """The same for people: a page that asks nobody else for anything."""
-        return _page(request, docs_page(self.service.limits))
+        return _json(document(self.service.limits), headers={"cache-control": "max-age=60"})
+
+    async def get_docs(self, call: Call) -> Response:
+        """The same as a page."""
+        from .docs_page import docs_page  # as above
+
+        return _page(call.request, docs_page(self.service.limits))
 
     # ---- the page ---------------------------------------------------------------------------------------------------
 
-    async def page(self, request: Request) -> Response:
+    async def get_page(self, call: Call) -> Response:
         """The dashboard: a page without data, so it needs no token; what it asks for does."""
-        return await self.static(request, "index.html")
+        return self._static(call, "index.html")
 
-    async def static(self, request: Request, name: str | None = None) -> Response:
+    async def get_asset(self, call: Call) -> Response:
         """A file of the page; not again if the browser has it."""
-        found = asset(name or request.path_params["name"])
+        return self._static(call, call.request.path_params["name"])
+
+    def _static(self, call: Call, name: str) -> Response:
+        found = asset(name)
         if found is None:
             raise HTTPException(404)
-        return _page(request, found)
+        return _page(call.request, found)
 
-    async def login(self, request: Request) -> Response:
+    async def login(self, call: Call) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
-        body = await read_body(request.receive, 4096)
+        request = call.request
+        body = await read_body(request.receive, SMALL_BODY)
         token = dict(parse_qsl(body.decode("ascii", "replace"))).get("token", "").strip()
         is_possible = token.isascii() and token.isprintable()  # so that it can stand in a header
         tokens = self.service.tokens
@@ -560,7 +565,7 @@ class Routes:
         )
         return response
 
-    async def logout(self, _: Request) -> Response:
+    async def logout(self, _: Call) -> Response:
         """Forget the cookie."""
         response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "./"})
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
@@ -568,104 +573,87 @@ class Routes:
 
     # ---- around them ------------------------------------------------------------------------------------------------
 
-    def admit(self, request: Request, *, write: bool = False, page: bool = False) -> Response | None:
-        """Why somebody is refused, or None. What the token may see is in the request.
+    async def serve(self, route: Route, request: Request) -> Response:
+        """The answer to a request. Refusals, and whatever goes wrong, have the one shape of errors."""
+        if refused := self.service.check_host(dict(request.scope["headers"])):
+            return _json(refused[2], refused[0])
+        if self.service.is_starting and route.needs_store:
+            return _json(STARTING, 503, {"retry-after": "1"})
+        call = Call(request, route)
+        try:
+            if route.scope and (answer := self._admit(call)):
+                return answer
+            return await (_while_wanted(request, self._read(call)) if route.scope == "read" else self._handle(call))
+        except _Answered as answered:
+            return answered.response
+        except Refusal as refusal:
+            headers = {"retry-after": "1"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+            return _json(refusal_body(refusal), refusal.status, headers)
+        except HTTPException:
+            raise
+        except Exception:
+            log.exception("%s %s failed", request.method, request.scope["path"])
+            return _json(INTERNAL, 500)
 
-        A cookie is enough to read, and for what the `page` writes: it is SameSite=Strict, and a page elsewhere could
+    def _admit(self, call: Call) -> Response | None:
+        """Why somebody is refused, or None. What the token may see is in the call.
+
+        A cookie is enough to read, and for what the page writes: it is SameSite=Strict, and a page elsewhere could
         send JSON only after it has asked, which nobody answers.
         """
-        tokens, token = self.service.tokens, None
-        request.state.streams, request.state.may_write = (), True
+        request, route, tokens, token = call.request, call.route, self.service.tokens, None
         if tokens.is_open:
             return None
         header, cookie = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if header is not None:
             token = tokens.find(header.encode("latin-1"))
-        elif cookie is not None and (page or not write):
+        elif cookie is not None and route.scope != "write":
             token = tokens.find_token(cookie.encode("latin-1", "replace"))
         request.scope["calibeat.token"] = token
-        if refused := self.service.check_token(token, write=write):
+        if refused := self.service.check_token(token, write=route.scope != "read"):
             status, _, body = refused
             return _json(body, status, {"www-authenticate": "Bearer"} if status == 401 else None)
         if token is not None:
-            request.state.streams, request.state.may_write = token.streams, token.may("write")
+            call.among, call.may_write = token.streams, token.may("write")
+        if route.whole and call.among:
+            raise _not_yours("the whole store", call.among)
         return None
 
-    def reading(self, handler: Handler, *, tagged: bool = True, whole: bool = False) -> Handler:
-        """Needs a token that may read, for what shows the `whole` store one without a limit of streams.
+    async def _read(self, call: Call) -> Response:
+        """Unchanged answers are not sent again."""
+        if call.route.tagged:
+            call.tag = await self.reads.tag()
+            if call.request.headers.get("if-none-match") == call.tag:
+                return Response(status_code=304, headers={"etag": call.tag})
+        return await self._handle(call)
 
-        Unchanged answers are not sent again.
-        """
-
-        async def read(request: Request) -> Response:
-            if tagged:
-                request.state.tag = await self.reads.tag()
-                if request.headers.get("if-none-match") == request.state.tag:
-                    return Response(status_code=304, headers={"etag": request.state.tag})
-            return await handler(request)
-
-        async def handle(request: Request) -> Response:
-            if refused := self.admit(request):
-                return refused
-            if whole and request.state.streams:
-                raise _not_yours("the whole store", request.state.streams)
-            return await _while_wanted(request, read(request))
-
-        return handle
-
-    def writing(self, handler: Handler, *, page: bool = False) -> Handler:
-        """Needs a token that may write; for what the `page` does its cookie is enough."""
-
-        async def handle(request: Request) -> Response:
-            return self.admit(request, write=True, page=page) or await handler(request)
-
-        return handle
-
-    def asking(
-        self, handler: Callable[[dict[str, Any]], Awaitable[Any]], parameters: Parameters, *, whole: bool = True
-    ) -> Handler:
-        """A handler that returns a value, with checked parameters.
-
-        One that does not show the `whole` store gets the patterns of the token's streams as `among`.
-        """
-
-        async def handle(request: Request) -> Response:
-            asked = parameters.read(_query(request))
-            if not whole:
-                asked["among"] = request.state.streams
-            if parameters in (OVERVIEW, VIEW):
-                asked["may_write"] = request.state.may_write
-            return _json(await handler(asked), headers={"etag": request.state.tag})
-
-        return self.reading(handle, whole=whole)
-
-    def checked(self, handler: Handler) -> Handler:
-        """Refusals, and whatever goes wrong, in the one shape of errors."""
-
-        async def handle(request: Request) -> Response:
-            if refused := self.service.check_host(dict(request.scope["headers"])):
-                return _json(refused[2], refused[0])
-            if self.service.is_starting and handler not in self.always:
-                return _json(STARTING, 503, {"retry-after": "1"})
-            try:
-                return await handler(request)
-            except Refusal as refusal:
-                headers = {"retry-after": "1"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-                return _json(refusal_body(refusal), refusal.status, headers)
-            except HTTPException:
-                raise
-            except Exception:
-                log.exception("%s %s failed", request.method, request.scope["path"])
-                return _json(INTERNAL, 500)
-
-        return handle
+    async def _handle(self, call: Call) -> Response:
+        """Read the address, then call the handler."""
+        route, request = call.route, call.request
+        if route.has_body and (refused := self.service.check_content(dict(request.scope["headers"]))):
+            return _json(refused[2], refused[0])
+        names = {name: _unquoted(written) for name, written in request.path_params.items()}
+        call.stream, call.id = names.get("stream", ""), names.get("id", "")
+        if "stream" in names:
+            check_yours(call.stream, call.among)
+        if route.has_query:  # `request.url` would parse the Host header, which can be anything
+            call.asked = route.parameters.read(str(request.scope["query_string"].decode("latin-1")))
+        if "stream" in names and not is_readable(call.stream):
+            if route.method == "PUT":
+                what = f"stream must be text of 1 to 200 characters, got {call.stream!r:.60}"
+                raise Refusal("invalid", what, "stream", 400)
+            raise unknown_stream(call.stream)
+        found = await route.handler(self, call)
+        if found is None:
+            raise unknown_stream(call.stream)
+        return found if isinstance(found, Response) else _json(found, headers={"etag": call.tag} if call.tag else None)
 
 
-def _parts(request: Request) -> list[str]:
-    """The name of the stream in a path, and what is below it. A slash in a name is written %2F: the raw path counts."""
-    raw = request.scope.get("raw_path") or request.scope["path"].encode()
-    name, *below = raw.decode("ascii").partition("?")[0].split("/")[3:]
-    return [_unquoted(name), *below]
+class _Answered(Exception):
+    """The engine has refused, and this is its answer."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
 
 
 def _unquoted(written: str) -> str:
@@ -710,55 +698,14 @@ async def _has_left(request: Request) -> None:
         pass  # the body of a request that needs none
 
 
-def _query(request: Request) -> str:
-    """What stands behind the question mark. `request.url` would parse the Host header, which can be anything."""
-    return str(request.scope["query_string"].decode("latin-1"))
-
-
-def other_routes(service: Service) -> Starlette:
-    """All routes but forecasts and outcomes."""
-    at = Routes(service)
-    read, ask = at.reading, at.asking
-    routes: list[tuple[str, Handler, list[str]]] = [
-        ("/v1/streams", ask(at.streams, STREAMS, whole=False), ["GET"]),
-        ("/v1/streams/{rest:path}", read(at.of_stream), ["GET"]),
-        ("/v1/streams/{rest:path}", at.writing(at.define), ["PUT"]),
-        ("/v1/streams/{rest:path}", at.writing(at.change), ["POST", "DELETE"]),
-        ("/v1/alarms", ask(at.alarms, ALARMS, whole=False), ["GET"]),
-        ("/v1/alarms/acknowledge", at.writing(at.acknowledge, page=True), ["POST"]),
-        ("/v1/mutes", ask(at.mutes, NO_PARAMETERS, whole=False), ["GET"]),
-        ("/v1/mutes", at.writing(at.mute, page=True), ["POST"]),
-        ("/v1/mutes", at.writing(at.unmute, page=True), ["DELETE"]),
-        ("/v1/overview", ask(at.overview, OVERVIEW), ["GET"]),
-        ("/v1/view", ask(at.view, VIEW, whole=False), ["GET"]),
-        ("/metrics", read(at.metrics, tagged=False, whole=True), ["GET"]),
-        ("/healthz", at.alive, ["GET"]),
-        ("/readyz", at.ready, ["GET"]),
-        ("/openapi.json", at.schema, ["GET"]),
-        ("/docs", at.docs, ["GET"]),
-        ("/login", at.login, ["POST"]),
-        ("/logout", at.logout, ["POST"]),
-        ("/", at.page, ["GET"]),
-        ("/static/{name}", at.static, ["GET"]),
-    ]
-    made = [Route(path, at.checked(handler), methods=methods) for path, handler, methods in routes]
-    made += [Route(path, _unreachable, methods=list(methods)) for path, methods in service.event_methods.items()]
-    app = Starlette(routes=made, exception_handlers={HTTPException: _refused})  # type: ignore[dict-item]
-    app.router.redirect_slashes = False
-    return app
-
-
-async def _unreachable(_: Request) -> Response:  # pragma: no cover - here for 405 and its Allow header
-    raise HTTPException(404)
-
-
 _SENTENCES = {
     404: ("not_found", "path must be one of those in /openapi.json, got {path!r:.100}"),
     405: ("method_not_allowed", "method must be {allow}, got {method}"),
 }
 
 
-async def _refused(request: Request, error: HTTPException) -> Response:
+async def refused(request: Request, error: HTTPException) -> Response:
+    """The answer where no route fits."""
     code, sentence = _SENTENCES[error.status_code]
     allow = (error.headers or {}).get("Allow", "")
     message = sentence.format(path=request.scope["path"], method=request.method, allow=allow)

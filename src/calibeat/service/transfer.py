@@ -39,7 +39,7 @@ from calibeat.hosts.bankfile import MAGIC, holds_classes
 from calibeat.hosts.multi import MultiBank
 from calibeat.hosts.rows import Matrix
 
-from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
+from .engine import Engine, EngineSettings, check_described, claim_meta, model_of, settle_meta
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, StreamSettings, bad_name
 from .model import Model
 from .shape import PLAIN, Shape, words_of
@@ -271,7 +271,7 @@ def import_bank(url: str, path: Path, method: str | None = None) -> int:
     width = rows.shape[1] - STATS
     rows[:, width + LAST] = 0.0
     with owned(url, create=True) as connection:
-        claim_meta(connection, new, bank.seed, None)
+        claim_meta(connection, EngineSettings(method=new, seed=bank.seed, notice=True))
         meta = get_meta(connection)
         check_described(meta)
         if name is not None and (meta["method"], int(meta["seed"])) != (name, bank.seed):
@@ -781,7 +781,7 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
     """Put all staged rows into a store, in one transaction. Nobody else may use the store meanwhile.
 
     Events that the store has change nothing, so the same log may be imported again. A log that contradicts the store
-    is refused. A store keeps its monitor, unless the settings have one.
+    is refused. What belongs to the store stays; only expiry and maturity do not apply to a log.
     """
     operations = stage.operations()
     first = list(islice(operations, 1))  # to sort takes time, and no transaction should wait for it
@@ -790,9 +790,6 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
     try:
         with owned_store(url) as store:
             failures = store.failures
-            meta = get_meta(store.connection)
-            if settings.monitor is None:
-                settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
             return _learn(store, stage, settings, operations, step)
     except failures as error:
         raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
@@ -801,14 +798,14 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
 def _learn(
     store: Store, stage: Stage, settings: EngineSettings, operations: Iterator[Operation], step: Step
 ) -> Imported:
-    method, seed = settle_meta(store, settings)
+    settings = replace(settle_meta(store, settings), expire=None, expire_as=None, mature=None)
     now = time.time()
-    engine = Engine(store, settings, Model.named(method, seed, settings.monitor), lambda: now)
+    engine = Engine(store, settings, model_of(settings), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
     known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
     engine.is_live = not stage.timed
     engine.list_deadlines()
-    is_watched = settings.monitor is not None or settings.notice
+    is_watched = settings.monitor is not None or bool(settings.notice)
     for group in _groups(operations, settings.group, hourly=stage.timed and is_watched):
         if stage.timed:
             now = group[-1].at / 1e6  # the clock of the service that would have got these events

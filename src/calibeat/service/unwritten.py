@@ -6,32 +6,27 @@ one row, and commit that. The tables follow for many groups at once: soon, and b
 changed twice meanwhile is written once.
 
 The journal is the truth until then. A process that finds one there, because the one before it was killed, does what is
-in it once more. It begins with the same tables and has the same clock, so it gives the same forecasts; a checksum says
-so.
+in it once more, from the same tables and with the same clock. The forecasts that were answered are in the journal too:
+they stay as they were given, even if this machine computes another last bit.
 """
 
 from __future__ import annotations
 
 import zlib
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from calibeat.errors import SnapshotMismatch
+
 from .events import CorrectionEvent, ForecastEvent, InvalidEvent, OutcomeEvent, StreamSettings
 from .notices import GroupArrivals
-from .plan import Known, Plan, Request, of_named_classes
+from .plan import Known, Plan, Request, forecasts_of, of_named_classes
 from .rollups import Rollups
-from .store.types import Changes, Record, StreamState
-
-if TYPE_CHECKING:
-    from .engine import EngineSettings
-
-# What the events of a group do depends on these settings, and the next process may have others.
-SETTINGS = ("monitor", "notice", "expire", "expire_as", "mature")
+from .store.types import Changes, Record, Store, StreamState
 
 
 class JournalRequest(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -52,9 +47,33 @@ class JournalRow(NamedTuple):
     """A group in the journal."""
 
     time: float  # by the clock of the engine
-    settings: str
     requests: bytes
-    told: int  # a checksum of the forecasts
+    told: bytes  # the forecasts as they were answered, 8 bytes each; K of them for an event of K classes
+    checksum: int  # of both
+
+    @classmethod
+    def of(cls, time: float, requests: Sequence[Request], records: Iterable[Record]) -> JournalRow:
+        """A group that was done: its requests, and the new events that it has made."""
+        asked, told = packed(requests), forecasts_of(records)
+        return cls(time, asked, told, checksum(asked, told))
+
+
+def read_journal(store: Store) -> list[JournalRow]:
+    """Return the groups in the journal, in order.
+
+    Raises
+    ------
+    SnapshotMismatch : a row is damaged.
+    """
+    groups = []
+    for at, (time, requests, told, sealed) in enumerate(store.journal()):
+        row = JournalRow(time, bytes(requests), bytes(told), sealed)
+        if checksum(row.requests, row.told) != sealed:
+            raise SnapshotMismatch(
+                f"journal of the store must be intact, got a damaged row - at row {at}: restore a backup"
+            )
+        groups.append(row)
+    return groups
 
 
 def packed(requests: Sequence[Request]) -> bytes:
@@ -76,14 +95,9 @@ def unpacked(requests: bytes) -> list[Request]:
     return [(None, a.forecasts or a.outcomes or a.corrections or a.settings) for a in _unpack(requests)]
 
 
-def settings_text(settings: EngineSettings) -> str:
-    """The settings that a group in the journal depends on."""
-    return msgspec.json.encode({name: getattr(settings, name) for name in SETTINGS}).decode()
-
-
-def checksum(forecasts: Iterable[float]) -> int:
-    """Of forecasts, to the last bit."""
-    return zlib.crc32(array("d", forecasts).tobytes())
+def checksum(requests: bytes, told: bytes) -> int:
+    """Return the checksum of a row of the journal."""
+    return zlib.crc32(told, zlib.crc32(requests))
 
 
 @dataclass

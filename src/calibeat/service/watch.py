@@ -9,7 +9,7 @@ All of them wait for the same outcomes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -126,14 +126,21 @@ class StreamMonitors:
         hits = np.where(np.isnan(outcomes), np.nan, outcomes == k)
         return forecasts.reshape(-1, K)[:, k], hits, scores.reshape(-1, K)[:, k]
 
-    def read(self, columns: Any) -> None:
-        """What a fold has done: `columns` are its `FoldColumns`."""
+    def read(self, columns: Any, given_up: Collection[tuple[int, int]] = ()) -> None:
+        """What a fold has done: `columns` are its `FoldColumns`.
+
+        Outcomes of forecasts that are given up (slot, number) come late, and are not read.
+        """
         source, K = columns.sources, self._numbers
         names = ("probabilities", "scores") if K > 1 else ("probability", "score")
         forecasts, scores = (columns.receipts[name][source].reshape(-1) for name in names)
         numbers = np.where(columns.asked, -1, columns.receipts["event"][source]).tolist()
-        events = self._events(forecasts, columns.outcomes, scores)
-        fold_together(self.parts, columns.slots.tolist(), numbers, events)
+        slots: list[int] = columns.slots.tolist()
+        events: Iterable[Any] = self._events(forecasts, columns.outcomes, scores)
+        if late := set(given_up):
+            which = zip(slots, numbers, events, strict=True)
+            events = (None if (slot, number) in late else event for slot, number, event in which)
+        fold_together(self.parts, slots, numbers, events)
 
     def give_up(self, forecasts: Iterable[tuple[int, int]]) -> None:
         """The outcomes of these never come: (slot, number)."""

@@ -199,9 +199,13 @@ class Webhook:
             found = [alarm for alarm in found if alarm not in silent]
         else:
             return found
-        group = [alarm for alarm in found if alarm.page == found[0].page and alarm.time - found[0].time <= TOGETHER]
+        group = [
+            alarm for alarm in found if alarm.page == found[0].page and abs(alarm.time - found[0].time) <= TOGETHER
+        ]
         if group:
             age = time.time() - min(alarm.time for alarm in group)
+            if age < 0.0:  # the clock was ahead when they were raised
+                return group
             if age < GATHER * self._pause or (time.monotonic() < self._quiet_until and age < TOGETHER * self._pause):
                 return []
         return group
@@ -230,12 +234,14 @@ class Webhook:
         """Send a request and return the status of its answer.
 
         One time limit covers all of it. Those of httpx are for each step, such as a read: a receiver that sends a byte
-        now and then could hold a request for ever.
+        now and then could hold a request for ever. To connect and to shake hands take a third each at most: httpx
+        closes the socket of a handshake that is late, and not that of one that is cancelled.
         """
+        steps = httpx.Timeout(PATIENCE, connect=PATIENCE / 3)
         try:
             async with (
                 asyncio.timeout(PATIENCE),
-                httpx.AsyncClient(timeout=PATIENCE / 2, verify=ssl.create_default_context()) as client,
+                httpx.AsyncClient(timeout=steps, verify=ssl.create_default_context()) as client,
                 client.stream("POST", self._url, content=body, headers=headers) as answer,
             ):
                 return answer.status_code

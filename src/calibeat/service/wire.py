@@ -627,6 +627,7 @@ class Parameter:
     read: Callable[[str], Any]
     schema: dict[str, Any]
     description: str
+    required: bool = False
 
 
 def _whole(most: int, default: int, description: str = "how many at most") -> Parameter:
@@ -650,13 +651,13 @@ def _one_of(words: Iterable[str], default: str | None, description: str) -> Para
     return Parameter(read, schema, description)
 
 
-def _named(description: str) -> Parameter:
+def _named(description: str, *, required: bool = False) -> Parameter:
     def read(text: str) -> str:
         if not is_readable(text):
             raise ValueError(f"must be text of 1 to {LONGEST_NAME} characters")
         return text
 
-    return Parameter(read, NAME_SCHEMA, description)
+    return Parameter(read, NAME_SCHEMA, description, required)
 
 
 _FLAG: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"type": "integer", "enum": [0, 1]}]}
@@ -701,6 +702,9 @@ class Parameters:
                 found[name] = self.known[name].read(text)
             except ValueError as error:
                 raise bad(f"{name} {error}, got {text!r:.60}", name) from None
+        for name, parameter in self.known.items():
+            if parameter.required and name not in found:
+                raise bad(f"{name} must be given, got none", name)
         return found
 
 
@@ -718,7 +722,7 @@ ALARMS = Parameters(
         "limit": _whole(MAX_LIMIT, 100),
     }
 )
-MUTED = Parameters({"streams": _named("as it was muted: a stream, or paris/*")})
+MUTED = Parameters({"streams": _named("as it was muted: a stream, or paris/*", required=True)})
 EVENTS = Parameters({"after": _named("the id of the last event of the page before"), "limit": _whole(MAX_LIMIT, 100)})
 SEGMENTS = Parameters(
     {"least": _whole(10_000_000, 100, "outcomes that a segment must have"), "limit": _whole(MAX_LIMIT, MAX_LIMIT)}
@@ -745,7 +749,7 @@ OVERVIEW = Parameters(
 # The name is in the query: browsers resolve "." and ".." in a path, and a stream may have these names.
 VIEW = Parameters(
     {
-        "stream": _named("the name of a stream"),
+        "stream": _named("the name of a stream", required=True),
         "span": _one_of(SPANS, "month", "how far back the series goes, from the last event"),
     }
 )

@@ -62,7 +62,7 @@ function makeAlarms(again) {
 
 // Never "watched" where nothing can be seen: the service says what is watched by now, and what is not.
 function watchWords({ stream, monitored, muted }) {
-  const words = stream.frozen ? "It is frozen: outcomes wait, and the monitor reads none of them." : !monitored ? "No monitor reads its outcomes: calibeat serve --monitor does." : "";
+  const words = stream.frozen ? "It is frozen: outcomes wait, and the monitor reads none of them." : !monitored ? "No monitor reads its outcomes: calibeat store configure --monitor 1000000 adds one." : "";
   const seen = stream.frozen || !stream.watching ? "" : `${stream.watching[0].toUpperCase()}${stream.watching.slice(1)}.`;
   return [words, seen, muted ? "Its alarms are muted: they are shown here and sent to nobody." : ""].filter(Boolean).join(" ");
 }

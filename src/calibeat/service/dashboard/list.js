@@ -163,7 +163,7 @@ function makeList(choose) {
       [count(data.events), `${count(data.outcomes)} with an outcome`],
       [count(data.pending), data.pending ? `oldest ${age(now() - data.oldest_pending)}` : "every outcome is there"],
       [pair(data.raw_error, data.error), "mean over outcomes"],
-      [count(data.fresh_alarms), data.monitored ? "" : "no monitor: serve --monitor has one"],
+      [count(data.fresh_alarms), data.monitored ? "" : "no monitor: calibeat store configure adds one"],
     ]);
     look.fill(data.first, data.first ? `${counted(alerts, "stream")} ${alerts === 1 ? "needs" : "need"} a person. First ` : calmWords(data), true);
     filters.fill(data.states, data.streams, state.state);
@@ -190,7 +190,7 @@ function makeList(choose) {
 
 // Nothing is wrong, as far as anybody can see; and how far that is.
 function calmWords({ states, streams, monitored }) {
-  if (!monitored) return "No alarm is open. No monitor reads the outcomes of these streams: calibeat serve --monitor does.";
+  if (!monitored) return "No alarm is open. No monitor reads the outcomes of these streams: calibeat store configure --monitor 1000000 adds one.";
   const learning = states.learning ?? 0;
   return `No stream needs a person. ${learning ? `${counted(learning, "stream")} of ${count(streams)} ${learning === 1 ? "has" : "have"} too few outcomes to be judged.` : ""}`;
 }

@@ -11,7 +11,7 @@ const STATES = {
   "passthrough": ["set", "The answer is the score as it came."],
   "resuming": ["set", "It learns the outcomes that have waited."],
   "correcting": ["set", "It is replayed with corrected outcomes."],
-  "no monitor": ["calm", "It has outcomes, and no monitor reads them: calibeat serve --monitor does."],
+  "no monitor": ["calm", "It has outcomes, and no monitor reads them: calibeat store configure --monitor 1000000 adds one."],
   "learning": ["calm", "Too few outcomes to judge it: fewer than 100."],
   "good": ["calm", "It has 100 outcomes or more, and no alarm is open."],
 };

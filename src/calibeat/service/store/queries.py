@@ -52,6 +52,7 @@ from .types import (
     FROZEN,
     HELD,
     HOUR,
+    LATE,
     LEARNT,
     PASSTHROUGH,
     PENDING,
@@ -160,6 +161,7 @@ STATUS = {
     LEARNT: "learnt",
     EXPIRED: "expired",
     ASSUMED: "assumed",
+    LATE: "late",
     WAITING: "held",  # as its sender was told
 }
 SELECT_ALARMS = (
@@ -285,7 +287,7 @@ class AlarmRow(AlarmInfo):
 class EventInfo:
     """One event: the score, what was told for it, and what is known since.
 
-    `status` is pending, learnt, held (until it is mature), waiting (until its stream is resumed), expired or assumed.
+    `status` is pending, learnt, held (until it is mature, or its stream is resumed), expired, late or assumed.
     `corrected` says that the outcome stands here as it was corrected, and that the stream has still to learn it so.
     Of classes there are scores, probabilities and a label in the place of score, probability and outcome.
     """
@@ -544,7 +546,7 @@ class Reader:
             return None
         latest = self.select(
             "SELECT given, issued, outcome FROM event WHERE stream = ? AND nth >= ? "  # noqa: S608 - our own numbers
-            f"AND status IN ({LEARNT}, {ASSUMED}) ORDER BY nth DESC LIMIT {CLASS_EVENTS}",
+            f"AND status IN ({LEARNT}, {ASSUMED}, {LATE}) ORDER BY nth DESC LIMIT {CLASS_EVENTS}",
             (number, events - CLASS_REACH),
         )
         return _class_infos(shape.classes.labels, latest)

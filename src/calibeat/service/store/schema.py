@@ -72,8 +72,8 @@ _TABLES = (
     "CREATE INDEX alarm_of ON alarm (stream, time)",
     # What groups were asked that are answered and not in the other tables yet: see `unwritten`.
     """CREATE TABLE journal (
-            number {number} PRIMARY KEY, time {float} NOT NULL, settings TEXT NOT NULL, requests {bytes} NOT NULL,
-            told {whole} NOT NULL)""",
+            number {number} PRIMARY KEY, time {float} NOT NULL, requests {bytes} NOT NULL, told {bytes} NOT NULL,
+            checksum {whole} NOT NULL)""",
     # When no service listened: that is no silence of the streams.
     "CREATE TABLE downtime (begun {float} NOT NULL, ended {float} NOT NULL)",
     "CREATE TABLE mute (streams {text} PRIMARY KEY, until {float}, created {float} NOT NULL)",

@@ -22,9 +22,10 @@ from calibeat.service.watch import CLASS, RAW, RAW_SCORE, Raised, Settled
 PENDING = 0  # forecast, no outcome yet
 HELD = 1  # the outcome is known and waits until the forecast is old enough
 LEARNT = 2
-EXPIRED = 3  # no outcome came in time; nothing was learnt
+EXPIRED = 3  # no outcome came in time; it is learnt late if it comes, as long as there is a receipt
 ASSUMED = 4  # no outcome came in time; one was assumed and learnt
 WAITING = 5  # the outcome is known and waits until the stream, which is frozen, is resumed
+LATE = 6  # learnt after the forecast had been given up; monitors leave it out
 
 # ---- the mode of a stream, as bits --------------------------------------------------------------------------------
 FROZEN = 1  # outcomes are stored and not learnt
@@ -64,7 +65,7 @@ SAID_COLUMNS = ("stream", "nth", "forecast", "named", "score", "issued")
 NOT_CORRECTED = -1
 CELL_COLUMNS = ("stream", "is_base", "slot", "held")
 NAME_COLUMNS = ("stream", "word", "number", "value")
-JOURNAL_COLUMNS = ("time", "settings", "requests", "told")
+JOURNAL_COLUMNS = ("time", "requests", "told", "checksum")
 
 
 class StoreBusy(CalibeatError):
@@ -302,7 +303,7 @@ _READ_COLUMNS = (*STREAM_COLUMNS[:-2], *BODY_COLUMNS, "base_seq", "origin")  # t
 # Forecasts of a stream behind one of them, made before an operation, whose outcome a monitor does not wait for: the
 # three are arguments, twice.
 GIVEN_UP = (
-    f"SELECT nth FROM event WHERE stream = ? AND nth > ? AND seq < ? AND status = {EXPIRED} "  # noqa: S608
+    f"SELECT nth FROM event WHERE stream = ? AND nth > ? AND seq < ? AND status IN ({EXPIRED}, {LATE}) "  # noqa: S608
     "UNION ALL SELECT nth FROM control WHERE stream = ? AND nth > ? AND seq < ? AND verb = 'forgotten' ORDER BY 1"
 )
 
@@ -313,9 +314,9 @@ def settled_after(connection: Any, stream: int, nth: int, before: int = 2**62) -
     These are learnt events, and None for those that were given up; only of the operations before one.
     """
     rows = connection.all(
-        "SELECT e.nth, coalesce(d.forecast, e.forecast), e.outcome, coalesce(d.score, e.score), "
+        "SELECT e.nth, coalesce(d.forecast, e.forecast), e.outcome, coalesce(d.score, e.score), "  # noqa: S608
         "coalesce(d.issued, e.issued), e.given FROM event e LEFT JOIN said d ON d.stream = e.stream AND d.nth = e.nth "
-        "WHERE e.stream = ? AND e.nth > ? AND e.outcome_seq < ?",
+        f"WHERE e.stream = ? AND e.nth > ? AND e.outcome_seq < ? AND e.status <> {LATE}",
         (stream, nth, before),
     )
     given_up = connection.all(GIVEN_UP, (stream, nth, before) * 2)
@@ -430,7 +431,7 @@ class Store(Protocol):
             "JOIN correction c ON c.stream = e.stream AND c.nth = e.nth WHERE c.applied = 0 ORDER BY c.number",
         )
 
-    def note(self, group: tuple[float, str, bytes, int]) -> None:
+    def note(self, group: tuple[float, bytes, bytes, int]) -> None:
         """Put a group into the journal: see `unwritten`."""
         self.connection.run(f"INSERT INTO journal ({_JOURNAL}) VALUES (?, ?, ?, ?)", group)  # noqa: S608
 
