@@ -149,9 +149,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert status == 2 and "--monitor must be that of the store, off, got 1000" in capsys.readouterr().err
 
 
-def test_a_store_that_a_token_has_made_has_the_settings_of_a_new_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_that_a_token_has_made_has_the_settings_of_a_new_one(tmp_path: Path) -> None:
     store = str(tmp_path / "new.db")
     assert main(["token", "create", "--scope", "read", "--name", "page", "--store", store]) == 0
     assert (info(store)["method"], info(store)["notice"], info(store)["expire"]) == ("auto", True, None)
