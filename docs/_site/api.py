@@ -13,7 +13,8 @@ from calibeat.errors import CalibeatError
 from .pages import table, toctree, write
 
 FOLDER = "reference/api"
-HOSTS = ("Calibrator", "Groups", "Number", "Forecast", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
+HOSTS = ("Calibrator", "Groups", "Number", "Forecast", "Bands", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
+DATA = {"NOT_YET": "The reasons of a forecast that mean: not enough evidence yet"}  # tuples have no docstring of their own
 WATCHERS = ("Monitor", "Notice", "Silence", "Shift")
 FEATURES = ("Platt", "Beta", "Temperature", "Histogram")
 LEARNERS = ("ONS", "OGD", "AIOLI", "Lanes", "Fixed", "FTL")
@@ -22,6 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Hosts": (*HOSTS, *WATCHERS),
     "Methods and their parts": ("Method", *FEATURES, *LEARNERS, *CALIBEATERS, "Guard"),
     "Functions": ("backtest", "BacktestResult"),
+    "Constants": tuple(DATA),
     "Modules of numbers": ("metrics", "bounds", "late"),
 }
 # Adapters and packages by the extra that they need; one that is not installed is left out.
@@ -68,6 +70,8 @@ def page(name: str, dotted: str, thing: object) -> None:
         body = f".. automodule:: {dotted}\n   :members:\n   :member-order: bysource{imported}"
     elif inspect.isclass(thing):
         body = f".. autoclass:: {dotted}\n   :members:\n   :inherited-members:\n   :member-order: bysource"
+    elif name in DATA:
+        body = f".. py:data:: {dotted}\n   :value: {thing!r}\n\n   {DATA[name]}."
     else:
         body = f".. autofunction:: {dotted}"
     write(f"{FOLDER}/{name}.md", f"# {name}\n\n```{{eval-rst}}\n{body}\n```")
@@ -81,7 +85,8 @@ def grouped() -> list[str]:
     for title, names in {**GROUPS, **({"More": others} if others else {})}.items():
         for name in names:
             page(name, f"calibeat.{name}", getattr(calibeat, name))
-        rows = [[f"[`{name}`]({name}.md)", first_line(getattr(calibeat, name))] for name in names]
+        about = [DATA.get(name) or first_line(getattr(calibeat, name)) for name in names]
+        rows = [[f"[`{name}`]({name}.md)", line] for name, line in zip(names, about, strict=True)]
         parts += [f"## {title}", table(["name", "what it is"], rows), toctree(list(names), "hidden")]
     return parts
 
