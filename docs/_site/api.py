@@ -14,7 +14,7 @@ from .pages import table, toctree, write
 
 FOLDER = "reference/api"
 HOSTS = ("Calibrator", "Groups", "Number", "Forecast", "Bands", "Bank", "MultiCalibrator", "MultiForecast", "MultiBank")
-DATA = {"NOT_YET": "The reasons of a forecast that mean: not enough evidence yet"}  # tuples have no docstring of their own
+DATA = {"NOT_YET": "The reasons of a forecast that mean: not enough evidence yet"}  # these have no docstrings
 WATCHERS = ("Monitor", "Notice", "Silence", "Shift")
 FEATURES = ("Platt", "Beta", "Temperature", "Histogram")
 LEARNERS = ("ONS", "OGD", "AIOLI", "Lanes", "Fixed", "FTL")
