@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from services import DAY, START, Desk, whole
 
-from calibeat.service.clock import SETTLE, SMALL, STOPPED, Clock, Gap, steady_time
+from calibeat.service.clock import SETTLE, SMALL, STOPPED, Gap, ServiceClock, steady_time
 from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.notices import GRACE
@@ -24,7 +24,7 @@ class Times:
 
     def __init__(self) -> None:
         self.wall, self.steady = START, 0.0
-        self.clock = Clock(lambda: self.wall, lambda: self.steady)
+        self.clock = ServiceClock(lambda: self.wall, lambda: self.steady)
 
     def pass_by(self, seconds: float) -> None:
         self.wall, self.steady = self.wall + seconds, self.steady + seconds

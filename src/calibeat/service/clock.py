@@ -34,7 +34,7 @@ class Gap(NamedTuple):
     ended: float
 
 
-class Clock:
+class ServiceClock:
     """The time of day, in seconds since 1970, that does not jump.
 
     Parameters
@@ -43,7 +43,7 @@ class Clock:
     steady : seconds since any moment, which never do.
 
     >>> wall, steady = [1_800_000_000.0], [0.0]
-    >>> clock = Clock(lambda: wall[0], lambda: steady[0])
+    >>> clock = ServiceClock(lambda: wall[0], lambda: steady[0])
     >>> wall[0] += 86_400.0                      # it is wrong by a day
     >>> clock() - 1_800_000_000.0, clock.look()
     (0.0, None)

@@ -30,7 +30,7 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitors import first_unread
 from calibeat.monitor.notices import NoticeSettings
 
-from .clock import Clock
+from .clock import ServiceClock
 from .controls import FORGETTING, Controls, delete_some
 from .counters import EngineCounters
 from .events import Control, ForecastEvent, InvalidEvent, Refusal
@@ -180,7 +180,7 @@ class Engine:
     def __init__(
         self, store: Store, settings: EngineSettings, model: Model, clock: Callable[[], float] | None = None
     ) -> None:
-        self.store, self.settings, self.model, self.clock = store, settings, model, clock or Clock()
+        self.store, self.settings, self.model, self.clock = store, settings, model, clock or ServiceClock()
         self.counters = EngineCounters()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
@@ -716,7 +716,7 @@ class Engine:
         Streams were not silent then. And nothing expires for a while: outcomes that have waited for the service come
         first.
         """
-        if not isinstance(self.clock, Clock):  # a clock that is set by hand
+        if not isinstance(self.clock, ServiceClock):  # a clock that is set by hand
             return
         gap, ahead = self.clock.look(), self.clock.disbelieved
         if self.is_away:  # `_come_back` does the rest
