@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from streams import STREAMS
 
 from calibeat import Bands, Bank, Calibrator
+from calibeat.core import band
+from calibeat.core.kernel import ask, how_sure
 
 CASES = sorted(golden.band())
 RECORD = band_oracle.WIDTH
@@ -294,3 +296,26 @@ def test_every_host_gives_the_same_bits(pattern: str) -> None:
             column[i] for column in (many.low, many.high, many.outcomes, many.reason)
         )
         assert (batch.low[i], batch.high[i], batch.reason[i]) == (many.low[i], many.high[i], many.reason[i])
+
+
+def test_each_reason_by_its_record() -> None:
+    """The kernel as Python: reasons in the order of the table, each by the numbers of the row that bring it."""
+    calibrator = Calibrator(band=True)
+    scores = np.random.default_rng(0).random(1500)
+    calibrator.run(scores, np.random.default_rng(1).random(1500) < scores)
+    method, forecast = calibrator.method, calibrator.predict(0.6)
+    record, receipt = method.spec.band, np.array(forecast.lanes)
+    asked = ask(method.spec, calibrator.row.copy(), 0.6, receipt.copy())
+
+    def reason(**changes: float) -> float:
+        row = calibrator.row.copy()
+        for name, value in changes.items():
+            row[record + getattr(band, name)] = value
+        return how_sure(method.spec, row, asked, float(forecast), receipt).reason
+
+    cells = {"SPREAD": 4000.0, "SQUARES": 1000.0}
+    assert reason(LN_KAPPA=6.0) == 1.0
+    assert reason(TESTS=0.0) == 2.0
+    assert reason(LN_KAPPA=1.2) == 3.0
+    assert reason(**cells) in (1.0, 4.0)
+    assert reason() == 0.0

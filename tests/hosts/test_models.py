@@ -633,3 +633,13 @@ def test_a_plain_calibrator_takes_one_score() -> None:
     for event in ([0.4, 0.5], {"champion": 0.4}, (0.4,)):
         with pytest.raises(InvalidInput, match="score"):
             Calibrator().predict(event)  # type: ignore[arg-type]
+
+
+def test_scores_that_are_no_columns_and_receipts_of_one_score() -> None:
+    cal = fresh()
+    with pytest.raises(InvalidInput, match="a dict of columns or a data frame"):
+        cal.run(0.5, [1])
+    with pytest.raises(InvalidInput, match="must have columns of"):
+        cal.run({}, [1])
+    other = Calibrator()
+    assert cal.learn(other.issue([0.5]), [1]).tolist() == ["unknown"]

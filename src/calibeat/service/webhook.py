@@ -16,6 +16,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -226,7 +227,8 @@ class Webhook:
         }
         if self._secret is not None:
             headers["x-calibeat-signature"] = signature(self._secret, timestamp, body)
-        status = asyncio.run(self._status(body, headers))
+        with ThreadPoolExecutor(1) as apart:  # an event loop of its own, whatever the caller's thread has
+            status = apart.submit(asyncio.run, self._status(body, headers)).result()
         if not 200 <= status < 300:  # also a redirect: a signed alarm goes to the configured address and to no other
             raise OSError(f"the receiver answered with status {status}")
 
