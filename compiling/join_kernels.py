@@ -43,6 +43,8 @@ ARRAY_KINDS = {struct for struct, *_ in ARRAYS.values()} | {TABLE}
 # What the files written by hand (`src/calibeat/_*.pxi`) call whole numbers that a module defines.
 CONSTANTS = {
     "RECEIPT_FORMAT": ("core.receipt", "FORMAT"),
+    "HEDGED": ("core.receipt", "HEDGED"),
+    "BANDED": ("core.receipt", "BANDED"),
     "MOST_RECEIPT": ("core.groups", "MOST_GROUPED_RECEIPT"),
     "GROUPED_NUMBERS": ("core.groups", "GROUPED_RECEIPT_WIDTH"),
     "GROUPED_EXPERT": ("core.groups", "GROUPED"),

@@ -29,7 +29,7 @@ class EventWords:
 class Forecast(float):
     probability: float
     score: Any  # a float; of several models a tuple of them, None where one is missing
-    heard: float
+    watched_score: float
     expert: float
     bin: int
     cell: int

@@ -27,10 +27,6 @@ _OPTIONS = ("hedge", "words", "band")
 _BAND = ("low", "high", "outcomes", "reason")
 REASONS = ("", "too few outcomes", "untested", "drifting", "uneven")
 
-cdef enum:  # what a receipt has beside its lanes
-    HEDGED = 2  # two candidates, each with its weight
-    BANDED = 4  # low, high, outcomes, and the place of the reason
-
 
 # ---- a forecast -----------------------------------------------------------------------------------------------------
 
@@ -79,7 +75,7 @@ cdef class Forecast(float):
     ignored.
     """
 
-    cdef readonly double heard  # the score; of several models the forecast, which monitors take for it
+    cdef readonly double watched_score  # what monitors see as the score; of several models the forecast
     cdef readonly double expert
     cdef readonly Index bin
     cdef readonly Index cell
@@ -118,7 +114,7 @@ cdef class Forecast(float):
         if len(words) > 0:
             self.groups = struct.pack(f"={len(words)}Q", *words)
         (<PyFloatObject*>self).ob_fval = probability
-        self.heard = probability if isinstance(score, tuple) else score
+        self.watched_score = probability if isinstance(score, tuple) else score
         self.expert, self.bin, self.cell = expert, bin, cell
         self.event, self.seen, self.width = event, seen, len(lanes)
         self.name, self.generation, self.is_made = name, generation, True
@@ -148,7 +144,7 @@ cdef class Forecast(float):
     @property
     def score(self):
         """The score it was made from; of several models a tuple, None where one is missing."""
-        return self.heard if self.wide is None else tuple([
+        return self.watched_score if self.wide is None else tuple([
             None if score < 0.0 else score for score in self.lanes[SEVERAL_OWN + RECEIPT_SCORE :: RECEIPT_NUMBERS]
         ])
 
@@ -331,7 +327,7 @@ cdef class Forecast(float):
         """All but the seal."""
         head = _HEAD.pack(
             RECEIPT_FORMAT, self.has, self.width + 256 * len(self.words), self.generation, self.bin, self.cell,
-            self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.heard, self.expert,
+            self.event, self.seen, self.name.to_bytes(8, "big"), self.probability, self.watched_score, self.expert,
             self.extra[0], self.extra[1], self.extra[2], self.extra[3],
         )
         return head + struct.pack(f"<{self.width}d{len(self.words)}Q", *self.lanes, *self.words)
@@ -707,7 +703,7 @@ cdef class MultiForecast:
         cdef MultiForecast made = MultiForecast.__new__(MultiForecast)
         cdef double p = PyFloat_AS_DOUBLE(forecast)
         made.probabilities = _fixed([1.0 - p, p])
-        made.score = _fixed([1.0 - forecast.heard, forecast.heard])
+        made.score = _fixed([1.0 - forecast.watched_score, forecast.watched_score])
         made.lanes, made.label = _fixed([]), labels[1 if p > 1.0 - p else 0]
         made.event, made.seen, made.binary = forecast.event, forecast.seen, forecast
         made.name, made.generation = forecast.name, forecast.generation
@@ -1053,10 +1049,10 @@ cdef class StreamRows:
         cdef object pending = None
         cdef int64_t events = <int64_t>self.stats_of(stream._slot)[EVENTS] + 1
         if self.watch is not None:
-            heard = score[1] if self.is_pair else score
+            watched = score[1] if self.is_pair else score
             if self.models > 0:
-                heard = self.peeked_models(stream, F64_of(score, "score"))
-            pending = self.watch.forecast, (stream._slot, events, heard)
+                watched = self.peeked_models(stream, F64_of(score, "score"))
+            pending = self.watch.forecast, (stream._slot, events, watched)
         forecast = self.forecast_of(stream, score, self.checked_words(words))
         if pending is not None:
             self._pending = pending
@@ -1183,13 +1179,10 @@ cdef class StreamRows:
             forecast.has = BANDED
             ask_how_sure(&self.spec, row, &self.asked, played.forecast, self.scratch, F64(&forecast.extra[0], 4))
         (<PyFloatObject*>forecast).ob_fval = played.forecast
-        forecast.heard, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
+        forecast.watched_score, forecast.expert = score, k_core_weights_in_truth(self.spec.odds, self.asked.expert)
         forecast.bin, forecast.cell = played.bin, played.cell
-        forecast.event, forecast.seen = event, <int64_t>row.data[N]
-        forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
-        forecast.origin = self.origin
         memcpy(forecast.receipt, self.receipt, self.scratch.n * sizeof(double))
-        self.count_forecast(stream, event)
+        self.sign(stream, forecast, event)
         return forecast
 
     @cython.final
@@ -1202,15 +1195,20 @@ cdef class StreamRows:
         forecast.wide = PyBytes_FromStringAndSize(NULL, self.scratch.n * sizeof(double))
         self.latest = -1
         k_core_several_put_scores(self.models, scores, self.scratch)
-        (<PyFloatObject*>forecast).ob_fval = forecast.heard = k_core_several_ask(self.models, row, self.scratch, self.work)
+        (<PyFloatObject*>forecast).ob_fval = forecast.watched_score = k_core_several_ask(self.models, row, self.scratch, self.work)
         memcpy(PyBytes_AS_STRING(forecast.wide), self.scratch.data, self.scratch.n * sizeof(double))
         forecast.expert = self.scratch.data[SEVERAL_MIXED]
         forecast.bin = forecast.cell = k_core_calibeating_bin_of(forecast.expert, self.spec.bins)
-        forecast.event, forecast.seen = event, <int64_t>row.data[N]
+        self.sign(stream, forecast, event)
+        return forecast
+
+    @cython.final
+    cdef inline void sign(self, Stream stream, Forecast forecast, int64_t event) noexcept:
+        """Whose forecast it is, and which one; it is counted."""
+        forecast.event, forecast.seen = event, <int64_t>self.row_of(stream._slot).data[N]
         forecast.name, forecast.generation, forecast.width = stream._name, self.generation, self.scratch.n
         forecast.origin = self.origin
         self.count_forecast(stream, event)
-        return forecast
 
     @cython.final
     cdef inline void count_forecast(self, Stream stream, int64_t event) noexcept:
@@ -1344,7 +1342,7 @@ cdef class StreamRows:
         """
         cdef int64_t learnt = <int64_t>self.row_of(slot).data[N], at = learnt - self.past_dropped
         cdef F64 x1 = self.past_x1
-        cdef double score = k_core_weights_in_log(self.spec.odds, forecast.heard)
+        cdef double score = k_core_weights_in_log(self.spec.odds, forecast.watched_score)
         if learnt + 1 >= self.past_until or (<object>self).refitter.past is not self.kept_past:
             return False
         if at < self.past_y.n:
@@ -1363,12 +1361,12 @@ cdef class StreamRows:
         cdef F64 row = self.row_of(slot)
         cdef double t = self.stats_of(slot)[EVENTS]
         if self.pool.learns:
-            teach_pool(&self.spec, &self.pool, F64(&forecast.heard, 1), outcome)
+            teach_pool(&self.spec, &self.pool, F64(&forecast.watched_score, 1), outcome)
         if self.models > 0:
             self.move_models(row, t, forecast, outcome.y)
         elif self.maker is not None:
             learn_grouped(
-                &self.spec, &self.cells, row, t, forecast.heard, forecast.cell, outcome,
+                &self.spec, &self.cells, row, t, forecast.watched_score, forecast.cell, outcome,
                 I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
                 F64(&forecast.receipt[0], forecast.width),
             )
@@ -1380,12 +1378,12 @@ cdef class StreamRows:
         else:
             memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
             learn_late(
-                &self.spec, row, t, forecast.heard, forecast.cell, outcome, F64(&receipt[0], self.spec.receipt), self.small
+                &self.spec, row, t, forecast.watched_score, forecast.cell, outcome, F64(&receipt[0], self.spec.receipt), self.small
             )
         if self.counts_losses:
             row.n = self.stride
             k_core_stats_add_losses(
-                row, self.width, self.spec.odds, forecast.heard, PyFloat_AS_DOUBLE(forecast), outcome
+                row, self.width, self.spec.odds, forecast.watched_score, PyFloat_AS_DOUBLE(forecast), outcome
             )
 
     @cython.final

@@ -1,6 +1,6 @@
 """A calibrator's present map from scores to forecasts, frozen, in other languages.
 
-`Export` is of one score, `SeveralExport` of the scores of several models, `MultiExport` of many classes.
+`Export` takes one score, `SeveralExport` the scores of several models, and `MultiExport` those of K classes.
 
 The map of two classes is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a
 name, or a tuple that begins with an operator::

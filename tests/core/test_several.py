@@ -20,7 +20,7 @@ from several_streams import STREAMS, Due, Vector, given, halves, holes, play
 from calibeat import AUTO, Calibrator, Forecast
 from calibeat.core import receipt
 from calibeat.core.auto import EPS
-from calibeat.core.several import Parts, SeveralMethod, parts_of
+from calibeat.core.several import AUTO_CLIP, AUTO_HORIZON, AUTO_WIDTH, Parts, SeveralMethod, auto_spec, parts_of
 from calibeat.hosts.receipts import Receipts
 
 HEAD = 6  # of a receipt: n, m, t, p, e_still, e_fast; then AUTO's receipt of each model
@@ -60,6 +60,12 @@ def test_the_golden_vectors_have_late_outcomes_and_holes() -> None:
     assert len(vectors) == 6 and sum("due" in g for g in vectors.values()) == 2
     assert sum(bool(np.isnan(g["scores"]).any()) for g in vectors.values()) >= 1
     assert {g["scores"].shape[1] for g in vectors.values()} == {2, 3, 8}
+
+
+def test_its_constants_are_those_of_auto() -> None:
+    """They are written out, so that the compiler leaves out all that AUTO does not do."""
+    assert auto_spec() == AUTO.spec
+    assert (AUTO.width, AUTO.spec.clip, AUTO.spec.horizon) == (AUTO_WIDTH, AUTO_CLIP, AUTO_HORIZON)
 
 
 # ---- equal to the oracle ---------------------------------------------------------------------------------------------

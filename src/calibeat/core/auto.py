@@ -224,6 +224,14 @@ def issued_logit(p: float) -> float:
 
 
 @kernel
+def horizon_features(logit: float, z: Vector, phi: Vector) -> None:
+    """phi_1, ..., phi_6: the logit of the score, and the logits z of the paper's OPS and of the Kalman lanes."""
+    phi[1], phi[2] = bounded(logit, MOST_SCORE_LOGIT), bounded(z[KALMAN_LANES], MOST_LANE_LOGIT)
+    for k in range(KALMAN_LANES):
+        phi[3 + k] = bounded(z[k], MOST_LANE_LOGIT)
+
+
+@kernel
 def horizon_logit(row: Vector, lane: int, phi: Vector) -> float:
     """theta . phi, with the theta of now; the lane begins at row[lane]."""
     z = row[lane + HORIZON_THETA]  # phi_0 is 1
@@ -359,12 +367,10 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
     x, g = lane_features(clip, f, x0, x1)
     says = scratch(AT_ONCE)
     lane_logits(row, x, g, x0 - x1, says)
-    is_awake = horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0
+    is_awake = awake(row, horizon)
     if is_awake:
         phi = scratch(AT_ONCE)
-        phi[1], phi[2] = bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(says[KALMAN_LANES], MOST_LANE_LOGIT)
-        for k in range(KALMAN_LANES):
-            phi[3 + k] = bounded(says[k], MOST_LANE_LOGIT)
+        horizon_features(x0 - x1, says, phi)
         says[HORIZON] = horizon_logit(row, horizon, phi)
     squash(says)
     for k in range(KALMAN_LANES + 1):

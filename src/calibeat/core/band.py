@@ -45,8 +45,6 @@ from .auto import (
     KALMAN_LANES,
     LARGEST,
     LEVEL,
-    MOST_LANE_LOGIT,
-    MOST_SCORE_LOGIT,
     PRIOR_AC,
     PRIOR_B,
     SIZE,
@@ -55,6 +53,7 @@ from .auto import (
     bounded,
     clipped,
     entry_of,
+    horizon_features,
     horizon_logit,
     inside,
     lane_features,
@@ -119,7 +118,7 @@ SPREAD, SQUARES = 12, 13  # over the cells: sums of S^2 less its noise, and of H
 CELL_S, CELL_H = 14, 14 + CELLS
 RECORD = 14 + 2 * CELLS  # how many numbers it has
 
-NOT_YET = REASONS[1:3]  # "not enough yet": whoever wants no number then finds it here
+NOT_YET = REASONS[1:3]  # the reasons that mean: there is not enough evidence yet
 
 
 class Band(NamedTuple):
@@ -217,7 +216,7 @@ def doubts_of(row: Vector, clip: float, cells: int, horizon: int, x0: float, x1:
         lanes += row[WEIGHT + k] * (v + squared_gap(z[k], zm))
     lanes += row[WEIGHT + 4] * (still + squared_gap(x, zm))
     lanes += row[WEIGHT + 5] * (still + squared_gap(z[KALMAN_LANES], zm))
-    if horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0:
+    if awake(row, horizon):
         lanes += row[horizon + HORIZON_WEIGHT] * doubt_of_horizon(row, horizon, x, z, zm)
     weight = cells + SPLINE_WEIGHT
     splines = row[weight] * (zm - zp) * (zm - zp)
@@ -256,10 +255,8 @@ def doubt_of_horizon(row: Vector, horizon: int, x: float, z: Vector, zm: float) 
     """The variance of the horizon lane, and how far it is from the expert; z are the logits of the other lanes."""
     phi = scratch(AT_ONCE)
     var, at = 0.0, horizon + HORIZON_COVARIANCE
-    phi[0], phi[1] = 1.0, bounded(x, MOST_SCORE_LOGIT)
-    phi[2] = bounded(z[KALMAN_LANES], MOST_LANE_LOGIT)
-    for k in range(KALMAN_LANES):
-        phi[3 + k] = bounded(z[k], MOST_LANE_LOGIT)
+    phi[0] = 1.0
+    horizon_features(x, z, phi)
     for i in unrolled(SIZE):
         var += row[at + entry_of(i, i)] * phi[i] * phi[i]
         for j in unrolled(i + 1, SIZE):

@@ -29,6 +29,8 @@ GUARD_RECEIPT_WIDTH = 2
 MOST_RECEIPT = RECEIPT_WIDTH + GUARD_RECEIPT_WIDTH
 
 FORMAT = 2  # the version of receipts, as JSON and as bytes
+# What a receipt has beside its lanes: two candidates with their weights; or low, high, outcomes and the reason.
+HEDGED, BANDED = 2, 4
 
 
 # ---- what monitors read ------------------------------------------------------------------------------------------
@@ -57,6 +59,6 @@ def receipt_of(forecast: Any) -> Any:
 def watched_event(forecast: Any, y: float) -> tuple[float, float, float]:
     """What monitors read of one event: its forecast, its outcome and its score; see `watched_columns`."""
     if isinstance(forecast, Forecast):
-        return forecast.probability, y, forecast.heard
+        return forecast.probability, y, forecast.watched_score
     named = forecast.column
     return forecast.confidence, float(y == named), float(forecast.score[named])

@@ -32,7 +32,7 @@ import numpy as np
 from calibeat._util.check import check_whole
 from calibeat._util.types import Table, Vector
 
-from .algebra import exps, lns
+from .algebra import exp, exps, lns
 from .auto import (
     HORIZON_CAP,
     HORIZON_PRIOR,
@@ -47,6 +47,7 @@ from .auto import (
     is_beginner,
     likelihood,
     odds,
+    squashed,
     staleness,
 )
 from .calibeating import SPLINE
@@ -62,9 +63,8 @@ from .spline import EXPERT_KNOTS, INFORMATION, knot, knot_limits, move_knots, sh
 from .subset import blank, kernel, large_kernel, loop
 
 MOST_MODELS = 16
-LANE_RATES = (0.0, 1e-3)  # still, fast: drift per outcome / prior variance
 PRIOR, CAP, STEP = HORIZON_PRIOR, HORIZON_CAP, HORIZON_STEP  # of each coefficient, as of the horizon lane
-FAST_DRIFT = 1e-3 * HORIZON_PRIOR
+FAST_DRIFT = 1e-3 * HORIZON_PRIOR  # of each variance of the fast lane per outcome; the still lane has none
 STACK_LAG = 100.0  # the mean lag at which the lanes learn half as fast
 LAG_MEMORY = 1000.0  # outcomes that the mean lag looks back on
 MISSING = -1.0  # as a score of a receipt
@@ -188,14 +188,9 @@ def ask(k: int, row: Vector, receipt: Vector, room: Vector) -> float:
 def look(k: int, receipt: Vector, room: Vector) -> None:
     """phi of an event, from what the AUTOs forecast (`NOW`) and their features."""
     logits = blank(MOST_MODELS)
-    for j in range(4):
-        logits[j] = 1.0
     for j in range(k):
         logits[j] = odds(room[NOW + j]) if is_given(receipt, j) else 1.0
-    if k <= 4:
-        lns(logits[0:4])
-    else:
-        lns(logits[0:k])
+    lns(logits[0:k])
     total, count = 0.0, 0.0
     for j in range(k):
         logits[j] = bounded(logits[j], MOST_LANE_LOGIT)  # 0 where it is missing
@@ -219,10 +214,7 @@ def lanes_say(k: int, row: Vector, phi: Vector) -> tuple[float, float]:
     for i in range(1, terms(k)):
         z0 += row[theta + 2 * i] * phi[i]
         z1 += row[theta + 2 * i + 1] * phi[i]
-    both = blank(2)
-    both[0], both[1] = -z0, -z1
-    exps(both)
-    return inside(1.0 / (1.0 + both[0])), inside(1.0 / (1.0 + both[1]))
+    return squashed(z0), squashed(z1)
 
 
 @kernel
@@ -241,10 +233,7 @@ def mixture(k: int, row: Vector, receipt: Vector, room: Vector, e0: float, e1: f
 def spline(row: Vector, m: float) -> float:
     """t, what the spline says of m."""
     j, right = knot(m * 10.0, EXPERT_KNOTS - 1)
-    e = blank(1)
-    e[0] = -((1.0 - right) * row[OFFSETS + j] + right * row[OFFSETS + j + 1])
-    exps(e)
-    return shifted(m, e[0])
+    return shifted(m, exp(-((1.0 - right) * row[OFFSETS + j] + right * row[OFFSETS + j + 1])))
 
 
 # ---- learning --------------------------------------------------------------------------------------------------------

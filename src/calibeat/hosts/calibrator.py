@@ -428,7 +428,7 @@ class StreamOfRows(Rows):
 def refuse_models(models: Any, host: str) -> None:
     """Raise where a host takes the scores of one model only."""
     if models is not None:
-        raise InvalidInput(f"models must be left out of a {host} - Calibrator(models=[...]) serves one stream")
+        raise InvalidInput(f"{host} takes no models - use Calibrator(models=[...]), one for each stream")
 
 
 # ---- the host ------------------------------------------------------------------------------------------------------

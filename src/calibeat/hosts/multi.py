@@ -347,7 +347,7 @@ class MultiCalibrator(Face, Calibrator):  # type: ignore[misc]  # its method is 
         band: bool = False,
     ) -> None:
         _refuse_groups(groups)
-        refuse_models(models, "calibrator of many classes")
+        refuse_models(models, "MultiCalibrator")
         _refuse_band(band)
         self._door, self._stream = Door(classes, method, logits), checked_stream(stream)
         name = hashlib.blake2b(repr((self._door.identity, self._stream or 0)).encode(), digest_size=8).digest()
@@ -474,7 +474,7 @@ class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
         band: bool = False,
     ) -> None:
         _refuse_groups(groups)
-        refuse_models(models, "calibrator of many classes")
+        refuse_models(models, "MultiBank")
         _refuse_band(band)
         self._door = door = Door(classes, method, logits)
         self._seed, self._stream = 0, checked_stream(stream)

@@ -15,9 +15,10 @@ from calibeat._util.columns import as_series
 from calibeat._util.extras import need
 from calibeat._util.types import Ints, Vector
 from calibeat.core.band import reasons_of
+from calibeat.core.receipt import BANDED
 from calibeat.errors import InvalidInput, WithoutBand
 
-from .rows import BANDED, CLASSES_FOLLOW, DAMAGED, HEAD, HEDGE, NOT_OURS, PROBABILITY, ReceiptArray, are_whole
+from .rows import CLASSES_FOLLOW, DAMAGED, HEAD, HEDGE, NOT_OURS, PROBABILITY, ReceiptArray, are_whole
 
 LEAST = 8 * (HEAD + 1)  # bytes of a receipt without lanes
 _CELL = 2  # of the numbers of a receipt: of many classes how many they are

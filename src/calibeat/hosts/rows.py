@@ -50,7 +50,7 @@ from calibeat.core.layout import TOTAL, N, Spec
 from calibeat.core.loops import NO_INTS, NO_NUMBERS, Call, learn_late, play_any
 from calibeat.core.method import name_of
 from calibeat.core.randomness import numbered, uniforms
-from calibeat.core.receipt import FORMAT, RECEIPT_WIDTH, watched_columns
+from calibeat.core.receipt import BANDED, FORMAT, HEDGED, RECEIPT_WIDTH, watched_columns
 from calibeat.core.receipt import SCORE as SCORE_OF_AUTO
 from calibeat.core.several import MISSING, MIXED, OWN
 from calibeat.core.several import ask as ask_models
@@ -69,7 +69,6 @@ from .pool import Pool, learn, start_row
 AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
 AnyForecast = Any  # a `Forecast` or, of many classes, a `MultiForecast`
 Matrix = npt.NDArray[np.float64]
-BANDED = 4  # and of a band, which stands in their place
 CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
@@ -350,9 +349,9 @@ class Rows(StreamRows):
             state, moves = self._moved(stream, batch, late, end, forecasts)
             pending = None
             if self.watch is not None:
-                heard = batch._replace(scores=forecasts) if self.method.spec.models else batch
-                columns = watched_columns(self.method.answers, forecasts, batch.outcomes, heard.scores)
-                pending = self.watch.batch, (events, heard, late, end, columns)
+                watched = batch._replace(scores=forecasts) if self.method.spec.models else batch
+                columns = watched_columns(self.method.answers, forecasts, batch.outcomes, watched.scores)
+                pending = self.watch.batch, (events, watched, late, end, columns)
             due = None if late is None else late.due
             self._do(
                 [
@@ -1036,7 +1035,7 @@ class FoldColumns:
         elif method.spec.band:
             made["candidates"] = BANDED
         elif method.draws:
-            made["candidates"] = 2 * (made["hedge"][:, 3] + made["hedge"][:, 1] > 0.0)
+            made["candidates"] = HEDGED * (made["hedge"][:, 3] + made["hedge"][:, 1] > 0.0)
         if issuers is not None:
             made["issuer"], made["generation"] = issuers[asked], generation
         seal_receipts(made.view(np.uint8), made.itemsize)

@@ -281,7 +281,7 @@ def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None
 
 @dataclass
 class Call:
-    """A request as a handler gets it: its route, who asks, and what stands in its address."""
+    """A request as a handler receives it: its route, the token behind it, and the values in its path."""
 
     request: Request
     route: Route
