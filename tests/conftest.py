@@ -49,6 +49,7 @@ EXHAUSTIVE = (
     "core/test_several.py::test_nothing_breaks_it_in_the_long_run",
     "reproduction",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
+    "test_all_hosts_agree.py::test_many_more_random_sequences",
     "test_bounds.py::test_several_models_keep_the_bound_in_the_long_run",
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.

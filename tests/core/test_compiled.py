@@ -197,7 +197,7 @@ def hosts() -> None:
     """Every verb on every host, at random."""
     with TemporaryDirectory() as folder:
         for kind in KINDS:
-            sequences(kind, 25, Path(folder))
+            sequences(kind, range(25), Path(folder))
 
 
 @compares(
