@@ -226,6 +226,17 @@ def banks() -> None:
         Bank(TOPS).run(np.array(names * 20), scores[: 20 * len(names)], np.ones(20 * len(names)))
 
 
+@compares("core_loops_run_late", "core_loops_predict_many")
+def bands() -> None:
+    """Scores as forecasts until a key has learnt, at the edges too; then forecasts with an interval of their own."""
+    scores, outcomes = drifting(300)
+    scores[:4] = 0.0, 1.0, 0.001, 0.999
+    for mature in (10, 100):
+        bank = Bank(band=True, threads=1)
+        bank.run(np.arange(300) % 3, scores, outcomes, mature=mature, band=True)
+        bank.predict_many(np.arange(40) % 4, scores[:40], band=True)
+
+
 @compares("core_randomness_text_key", "core_randomness_text_keys", "core_randomness_int_keys")
 def keys_of_streams() -> None:
     for names in ([-(2**63), -1, 0, 1, 2**63 - 1], ["", "1", "1234567", "12345678", "käse", "x" * 100]):
@@ -505,7 +516,8 @@ def models() -> None:
         for stream in several_streams.STREAMS.values():
             scores, outcomes = stream(events, k)
             scores = several_streams.holes(scores, 0.3)
-            for due in (None, delays(events), np.full(events, events)):
+            half = np.arange(events) + events // 2  # so late that the spline is tempered too
+            for due in (None, delays(events), half, np.full(events, events)):
                 cal = Calibrator(models=k)
                 cal.run(scores, outcomes, due=due, finish=due is not None)
                 cal.predict_many(scores)
