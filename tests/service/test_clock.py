@@ -211,6 +211,20 @@ def test_a_clock_that_was_ahead_for_long_misses_no_silence(machine: Machine, *, 
     assert len(found) == before + 24 and sum(page for _, page in found) == 1 + meanwhile
 
 
+def test_without_notices_a_clock_that_was_ahead_is_set_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url = str(tmp_path / "a.db")
+    machine = Machine(url, notice=False)
+    machine.times.wall += 400 * DAY
+    machine.run(120.0, 20.0)
+    machine.times.wall -= 400 * DAY
+    machine.run(120.0, 20.0)
+    assert f"the clock was set back by {400 * DAY:.0f} seconds" in caplog.text
+    assert machine.engine.clock() == machine.times.wall
+    assert machine.engine.store.connection.all("SELECT * FROM downtime") == []
+    machine.close()
+    assert whole(url)
+
+
 def test_a_clock_that_was_ahead_until_the_process_ended(url: str) -> None:
     first = Machine(url, expire=7 * DAY)
     first.times.wall += 400 * DAY

@@ -25,7 +25,7 @@ from services import desk, feed, stream_of, whole
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.cli.main import main
-from calibeat.service.engine import FATAL, Engine, EngineSettings
+from calibeat.service.engine import FATAL, Engine, EngineSettings, on_store
 from calibeat.service.events import ForecastEvent, Refusal
 from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.plan import Plan
@@ -125,6 +125,11 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
     with (
         pytest.raises(FileNotFoundError, match=r"store must exist, got nothing - at .*no\.db"),
         owned(str(tmp_path / "no.db")),
+    ):
+        pass
+    with (
+        pytest.raises(FileNotFoundError, match=r"store must exist, got nothing - at .*no\.db"),
+        on_store(str(tmp_path / "no.db")),
     ):
         pass
     assert not (tmp_path / "no.db").exists()

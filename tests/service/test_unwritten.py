@@ -390,11 +390,13 @@ def test_a_copy_has_the_journal_too(store: str, tmp_path: Path) -> None:
     assert tables(str(copy)) == tables(store)
 
 
-def answer_as_another_machine(url: str) -> None:
-    """Change the last bit of each answer in the journal, as if another machine had rounded otherwise."""
+def answer_as_another_machine(url: str, every: int = 1) -> None:
+    """Change the last bit of answers in the journal, as if another machine had rounded otherwise."""
     with closing(sqlite3.connect(url)) as file, file:
         for number, requests, told in file.execute("SELECT number, requests, told FROM journal"):
-            others = (np.frombuffer(told, np.int64) ^ 1).tobytes()
+            numbers = np.frombuffer(told, np.int64).copy()
+            numbers[::every] ^= 1
+            others = numbers.tobytes()
             row = others, checksum(requests, others), number
             file.execute("UPDATE journal SET told = ?, checksum = ? WHERE number = ?", row)
 
@@ -443,6 +445,18 @@ def test_an_answer_of_another_machine_stays_as_it_was_given(
         again = second.group(requests_of(3, shapes)[0])[0]
         assert again == [each if len(each := wanted[event.id]) > 1 else each[0] for event in requests_of(3, shapes)[0]]
     assert whole(store)
+
+
+def test_only_answers_that_differ_are_reported(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    with killed(store) as first:
+        play(first)
+    answer_as_another_machine(store, every=3)
+    wanted = answered(store)
+    with closing(Desk(store)) as second:
+        assert f"the journal has {len(wanted) // 3} forecasts that this machine computes otherwise" in caplog.text
+        second.now = START + STEP * GROUPS
+        asked = requests_of(0)[0]
+        assert second.group(asked)[0] == [wanted[event.id][0] for event in asked]
 
 
 @pytest.mark.skipif(not CPU.exists() or " fma " not in CPU.read_text(), reason="needs Linux on a processor with FMA")
