@@ -1,17 +1,10 @@
-"""The shared store: PostgreSQL, for several processes or machines.
-
-Any process may get any event. A group first locks the rows of its streams, in the order of their names, so that no two
-processes wait for each other. What others have changed since is read again. Then ids are looked up: whoever could have
-written them has committed. A stream is written only if it has the version that was read: a fault in the locks loses
-nothing.
-"""
+"""The store in PostgreSQL. One process writes it, others stand by: see `lease`. Every group begins with the lease."""
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
@@ -22,18 +15,19 @@ import numpy as np
 from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
-from . import schema
+from . import lease, schema
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
     INSERT_BODIES,
     INSERT_CELLS,
-    INSERT_CORRECTIONS,
     INSERT_EVENTS,
     INSERT_NAMES,
+    INSERT_OPS,
+    INSERT_RECEIPTS,
     INSERT_ROLLUPS,
-    INSERT_SAID,
     INSERT_SHAPES,
+    INSERT_STREAMS,
     OR_BODY,
     OR_CELL,
     OR_NAME,
@@ -42,14 +36,10 @@ from .types import (
     SETTLED,
     SETTLED_COLUMNS,
     STREAM_COLUMNS,
-    UPDATE_STREAMS,
-    Overtaken,
     Store,
     StoreAway,
-    StoreBusy,
-    StreamState,
     TableRow,
-    check_written,
+    assigned,
 )
 
 try:
@@ -62,9 +52,7 @@ try:
 except ImportError as error:  # pragma: no cover - only where the extra is missing
     raise missing("psycopg", "postgres", "a store in PostgreSQL") from error
 
-# Advisory locks, which a session loses when it ends, however it ends.
-_USED, _CREATING = 0x63616C69_00000001, 0x63616C69_00000002
-_REWORK = 0x63616C6D_00000000  # and the number of a stream
+_CREATING = 0x63616C69_00000002  # an advisory lock, which a session loses when it ends, however it ends
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
 _ALIVE = {
@@ -76,29 +64,40 @@ _ALIVE = {
 }
 _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
 
-# A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
-# HUNG seconds in the middle of a group, and nobody waits longer than LOCKED seconds for a row that it has locked.
-HUNG, LOCKED = 20.0, 2.0
-
-PATIENCE, SOON = 3.0, 0.05  # seconds in which the session of a process that was killed may end, and between two tries
+# A leader that hangs in the middle of a group, such as a process that was stopped, still holds the row of the lease:
+# PostgreSQL ends its session after HUNG seconds. And no group waits longer than LOCKED seconds for a row that somebody
+# else has locked, such as a person.
+HUNG, LOCKED = 5.0, 2.0
 
 # What is answered must be on the disk of the server. All values but "off" see to that; those that also wait for other
 # servers are left alone. As a value of the session it stays when the configuration is read again.
-_DURABLE = (
+# And statements are planned each time: a plan that was made when the tables were empty looks for every event among all
+# of its stream, until PostgreSQL analyzes the tables.
+_SESSION = (
     "SELECT set_config('synchronous_commit', "
     "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, "
-    "false)"
+    "false), set_config('plan_cache_mode', 'force_custom_plan', false)"
 )
 
 _AT_ONCE = 5_000  # rows that a cursor brings
 _ALL_OF = "SELECT * FROM "
-_EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8 int2 bytea bytea"
-_SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
-_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 float8 int2 float8 float8"
-_SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
-_UNCHANGED = (
-    f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
+_OP_TYPES = "bigint bigint int2 bigint text float8 float8 float8 float8 bytea bytea bigint float8 bigint bytea"
+_EVENT_TYPES = "bigint bigint text bigint float8 int2 bigint float8 bigint float8 bigint bytea"
+_SETTLED_TYPES = "bigint bigint int2 bigint float8 bigint float8 bigint bytea"
+_RECEIPT_TYPES = "bigint bigint bigint bytea bytea int2 bigint float8 bigint float8"
+_STREAM_TYPES = (
+    "bigint text text bigint bigint bigint bigint bigint bigint float8 float8 float8 float8 int2 bigint bigint bigint "
+    "float8 float8 float8"
 )
+_SPEND, _SPENT = (
+    "DELETE FROM receipt USING ",
+    (
+        " AS w (stream, version, nth) WHERE receipt.stream = w.stream AND receipt.version = w.version "
+        "AND receipt.nth = w.nth"
+    ),
+)
+_SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
+_OR_STREAM = f" ON CONFLICT (number) DO UPDATE SET {assigned(STREAM_COLUMNS[1:], 'excluded')}"
 _FORGET_NAMES, _FORGOTTEN = (
     "DELETE FROM name USING ",
     " AS w (stream, word) WHERE name.stream = w.stream AND name.word = w.word",
@@ -107,7 +106,7 @@ _END_ALARMS, _ENDED = (
     "UPDATE alarm SET ended = w.ended FROM ",
     " AS w (ended, stream, what) WHERE alarm.stream = w.stream AND alarm.what = w.what AND alarm.ended IS NULL",
 )
-_ROLLUP_TYPES = "bigint bigint int2 int2" + 5 * " float8"
+_ROLLUP_TYPES = "bigint bigint int2 int2" + 6 * " float8"
 
 # ---- arrays as PostgreSQL reads them: psycopg would make them number by number in Python, at a third of a group's time
 
@@ -160,6 +159,7 @@ class PostgresConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
 
     outages: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.InterfaceError)
+    faults: tuple[type[Exception], ...] = (psycopg.Error,)  # such as a page that cannot be read
 
     types: ClassVar[dict[str, str]] = {
         "text": 'TEXT COLLATE "C"',
@@ -182,7 +182,7 @@ class PostgresConnection:
         try:
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
             self.database.adapters.register_dumper(PackedArray, _PackedDumper)
-            self.database.execute(_DURABLE)
+            self.database.execute(_SESSION)
             self._cursors = 0
         except psycopg.Error as error:
             kind = InvalidInput if _is_refused(str(error)) else StoreAway
@@ -221,10 +221,6 @@ class PostgresConnection:
         """Everything that is read from now on is of one moment."""
         self.database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 
-    def try_lock(self, number: int) -> bool:
-        """Whether no other process makes this stream anew; from now on this session does."""
-        return bool(self.all("SELECT pg_try_advisory_lock(?)", (_REWORK + number,))[0][0])
-
     def commit(self) -> None:
         """On the disk when this returns."""
         self.database.execute("COMMIT")
@@ -249,24 +245,6 @@ class PostgresConnection:
     def size(self) -> int:
         """Bytes of the database."""
         return int(self.all("SELECT pg_database_size(current_database())")[0][0])
-
-    def own(self) -> None:
-        """Take exclusive use of the store, or raise `InvalidInput`."""
-        if not self.lock_use(shared=False):
-            raise InvalidInput("store must not be in use for this, got one that a service writes - stop it first")
-
-    def lock_use(self, *, shared: bool) -> bool:
-        """Try to use the store, with others or alone -> whether it may be used.
-
-        A session that has ended may keep its lock for a moment, so this waits a little.
-        """
-        statement = f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}(?)"
-        end = time.monotonic() + PATIENCE
-        while not self.all(statement, (_USED,))[0][0]:
-            if time.monotonic() > end:
-                return False
-            time.sleep(SOON)
-        return True
 
     def close(self) -> None:
         """Close it."""
@@ -312,39 +290,30 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
-@contextmanager
-def _unless_locked() -> Iterator[None]:
-    """Say it in our own words when a row stays locked."""
-    try:
-        yield
-    except errors.LockNotAvailable as error:
-        raise StoreBusy("rows must be free to be written, got one that another process holds locked") from error
-
-
 class PostgresStore(Store):
-    """The store as one process of several uses it."""
+    """The store as the process that leads uses it."""
 
     # Of the session, the server or its disk. Errors of data and statements are faults of ours, and end no session.
-    failures: tuple[type[Exception], ...] = (*PostgresConnection.outages, psycopg.InternalError, OSError, Overtaken)
+    failures: tuple[type[Exception], ...] = (*PostgresConnection.outages, psycopg.InternalError, OSError)
     is_server = True
-    retries: tuple[type[Exception], ...] = (
-        errors.UniqueViolation,  # another process made the same stream or event at the same time
-        errors.DeadlockDetected,
-        errors.SerializationFailure,
-        Overtaken,
-    )
     one_of = "= ANY(?)"
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, epoch: int = -1) -> None:
         self.connection = PostgresConnection(url)
         self._run = self.connection.database.execute
+        self.lease = lease.Lease(epoch)
         try:
             self._set("idle_in_transaction_session_timeout", HUNG)
             with self._alone():
                 self.is_new = schema.create_tables(self.connection, "PostgreSQL")
-            self._use()
+                lease.make(self.connection)
+            self.lease.take(self.connection)
+            self.epoch = self.lease.epoch
             self._run(_ALIVE_THERE)
             self._set("lock_timeout", LOCKED)  # for groups
+        except errors.ReadOnlySqlTransaction as error:  # such as a replica that is about to be the first server
+            self.connection.close()
+            raise StoreAway(f"store must be a PostgreSQL that can be written, got: {error}") from error
         except BaseException:
             self.connection.close()
             raise
@@ -360,101 +329,82 @@ class PostgresStore(Store):
         yield
         self.connection.commit()
 
-    def _use(self) -> None:
-        """Say that a service writes here, so that no command rewrites the store meanwhile."""
-        if not self.connection.lock_use(shared=True):
-            raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
-
     # ---- one group --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A group begins with its locks: `streams`."""
-
-    def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
-        """Lock the streams of these names, in their order; give those that memory does not have as they are now."""
-        with _unless_locked():
-            return self._streams(names, cached)
-
-    def _streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
+        """Begin a group: from here to its end nobody else can take the lease."""
         self.connection.begin()
-        rows = self._run(
-            "SELECT name, number, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
-        ).fetchall()
-        found = {name: (number, version) for name, number, version in rows}
-        wanted = []
-        for name in names:
-            known = cached.get(name)
-            if known is not None and found.get(name) != (known.number, known.version):
-                del cached[name]
-            if name in found and name not in cached:
-                wanted.append(name)
-        return self.read_streams(wanted) if wanted else {}
+        self.lease.check(self.connection)
 
-    def create(self, names: Collection[str]) -> dict[str, int]:
-        """Make rows for new streams of these names -> their numbers. `write` fills them.
+    def commit(self) -> None:
+        """On the disk when this returns."""
+        self.lease.renew(self.connection)
+        self.connection.commit()
 
-        A process that makes a stream has all locks of its group. So it can only wait for others that make streams, and
-        all make them in the order of the names: no two wait for each other. Python orders text by code point, as the
-        collation "C" does.
-        """
-        with _unless_locked():
-            rows = self._run(
-                "INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING "
-                "RETURNING name, number",
-                (sorted(names),),
-            ).fetchall()
-        if len(rows) < len(names):
-            raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
-        return dict(rows)
+    def stay(self) -> None:
+        """Renew the lease while nothing is written."""
+        if self.lease.is_due:
+            self.begin()
+            self.commit()
 
     def as_list(self, values: Collection[Any]) -> list[Any]:
         """A list as an argument of `one_of`."""
         return list(values)
 
-    def of_ids(self, columns: str, ids: Sequence[tuple[int, str]], more: str = "") -> list[TableRow]:
-        """Columns of the events `e` that have these streams and ids; `more` stands behind the tables."""
+    def of_ids(self, columns: str, ids: Sequence[tuple[int, Any]], more: str = "", by: str = "id") -> list[TableRow]:
+        """Columns of the events `e` that have these streams and ids (or numbers); `more` stands behind the tables."""
+        kinds = "bigint", "text" if by == "id" else "bigint"
         return self.connection.all(
-            f"SELECT {columns} FROM unnest(?::bigint[], ?::text[]) AS w (stream, id) "  # noqa: S608 - our own text
-            f"JOIN event e ON e.stream = w.stream AND e.id = w.id {more}",
-            [
-                packed_array(kind, column)
-                for kind, column in zip(("bigint", "text"), zip(*ids, strict=True), strict=True)
-            ],
+            f"SELECT {columns} FROM unnest(?::bigint[], ?::{kinds[1]}[]) AS w (stream, {by}) "  # noqa: S608
+            f"JOIN event e ON e.stream = w.stream AND e.{by} = w.{by} {more}",
+            [packed_array(kind, column) for kind, column in zip(kinds, zip(*ids, strict=True), strict=True)],
         )
 
+    def append(self, ops: list[TableRow]) -> None:
+        """Add operations to the log."""
+        with self.connection.database.pipeline() as self._pipeline:
+            self._many(INSERT_OPS + _ALL_OF, ops, _OP_TYPES)
+
+    def add_receipts(self, rows: list[TableRow]) -> None:
+        """Receipts of a stream, with their version."""
+        with self.connection.database.pipeline() as self._pipeline:
+            self._many(INSERT_RECEIPTS + _ALL_OF, rows, _RECEIPT_TYPES)
+
     def write(self, rows: dict[str, list[TableRow]]) -> None:
-        """Everything that a group changes, in one go: the server works while the next statement is made."""
-        with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
+        """What follows of some operations, in one go: the server works while the next statement is made."""
+        with self.connection.database.pipeline() as self._pipeline:
             self._many(INSERT_EVENTS + _ALL_OF, rows["event"], _EVENT_TYPES)
             self._many(SETTLE_EVENTS, rows["settled"], _SETTLED_TYPES, _SETTLED)
-            written = self._many(UPDATE_STREAMS, rows["stream"], _STREAM_TYPES, _UNCHANGED)
+            self._many(INSERT_RECEIPTS + _ALL_OF, rows["receipt"], _RECEIPT_TYPES)
+            self._many(_SPEND, rows["spent"], "bigint bigint bigint", _SPENT)
+            self._many(INSERT_STREAMS + _ALL_OF, rows["stream"], _STREAM_TYPES, _OR_STREAM)
             self._many(INSERT_BODIES + _ALL_OF, rows["body"], "bigint bytea bytea bytea bytea", OR_BODY)
             self._many(INSERT_ROLLUPS + _ALL_OF, rows["rollup"], _ROLLUP_TYPES, ADD_TO_ROLLUPS)
             self._many(_END_ALARMS, rows["ended"], "float8 bigint text", _ENDED)
             self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2 int2 text float8")
-            self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8 int2")
-            self._many(INSERT_SAID + _ALL_OF, rows["said"], "bigint bigint float8 int2 float8 bytea")
             self._many(INSERT_SHAPES + _ALL_OF, rows["shape"], "bigint text", OR_SHAPE)
             self._many(INSERT_CELLS + _ALL_OF, rows["cell"], "bigint int2 bigint bytea", OR_CELL)
             self._many(INSERT_NAMES + _ALL_OF, rows["name"], "bigint bigint bigint text", OR_NAME)
             self._many(_FORGET_NAMES, rows["forgotten"], "bigint bigint", _FORGOTTEN)
-        check_written(0 if written is None else written.rowcount, len(rows["stream"]))
 
-    def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
-        """Run a statement as a group of its own."""
-        with _unless_locked():
-            self.connection.run(statement, arguments)
+    def close(self) -> None:
+        """Let another process lead, and close it."""
+        try:
+            with suppress(*self.failures):  # then the lease ends by itself
+                self.rollback()
+                self.lease.release(self.connection)
+        finally:
+            self.connection.close()
 
-    def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
-        """One statement for all rows, a column each as an array -> its cursor; None without rows."""
+    def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> None:
+        """One statement for all rows, a column each as an array."""
         if not rows:
-            return None
+            return
         kinds = types.split()
         arrays = ", ".join(f"%b::{kind}[]" for kind in kinds)
         columns = [packed_array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
-        cursor = self._run(f"{head}unnest({arrays}){tail}", columns)
+        self._run(f"{head}unnest({arrays}){tail}", columns)
         self._sync()
-        return cursor
 
     def _sync(self) -> None:
         """Tell the session to go on: only then it counts as idle, see HUNG.
