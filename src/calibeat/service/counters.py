@@ -64,6 +64,7 @@ class EngineCounters:
     forecasts: int = 0  # made and committed, without repeats
     repeated_forecasts: int = 0
     outcomes: int = 0  # learnt and committed
+    late: int = 0  # of them: learnt after their forecast had been given up
     held: int = 0  # outcomes that were taken and wait for their age
     expired: int = 0  # forecasts that were given up
     corrections: int = 0
@@ -79,9 +80,10 @@ class EngineCounters:
         self.forecasts += len(plan.changes.inserted)
         self.repeated_forecasts += plan.repeated
         self.outcomes += plan.learnt
+        self.late += plan.late
         self.held += plan.held
         self.expired += plan.expired
-        self.corrections += len(plan.changes.corrections)
+        self.corrections += plan.corrected
         self.alarms += len(plan.changes.alarms)
         self.rejected.update(plan.rejected)
         self.groups += 1
@@ -145,6 +147,7 @@ class Metrics:
         again = "Forecasts that were asked for again and answered from the store."
         yield _counter("forecasts_repeated", again, n.repeated_forecasts)
         yield _counter("outcomes", "Outcomes that were learnt and committed; repeats are not counted.", n.outcomes)
+        yield _counter("outcomes_late", "Of them: learnt after their forecast had expired.", n.late)
         rejected = {"conflict": 0, "expired": 0, "unknown": 0} | n.rejected
         yield _counters("outcomes_rejected", "Outcomes and batches that were not taken, by reason.", "reason", rejected)
         refused = {"full": 0, "invalid": 0, "unauthorized": 0, **self.refused}

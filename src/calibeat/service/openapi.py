@@ -48,8 +48,11 @@ def document(limits: Limits) -> dict[str, Any]:
     _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for batch in ("ForecastBatch", "OutcomeBatch", "CorrectionBatch"):
         components[batch]["properties"]["events"]["maxItems"] = limits.events
-    for event, fields in (("ForecastEvent", ("score", "scores")), ("OutcomeEvent", ("outcome", "label"))):
-        components[event]["oneOf"] = [{"required": [field]} for field in fields]
+    for event, fields in (
+        ("ForecastEvent", (["score"], ["scores"])),
+        ("OutcomeEvent", (["outcome"], ["label"], ["ones", "of"])),
+    ):
+        components[event]["oneOf"] = [{"required": required} for required in fields]
     for field in ("stream", "id"):  # the stream is in the path
         del components["StreamSettings"]["properties"][field]
     paths: dict[str, dict[str, Any]] = {}

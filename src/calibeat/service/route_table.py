@@ -154,9 +154,23 @@ TABLE = (
                 "score": 0.83,
                 "groups": {"country": "fr", "device": "ios"},
             },
+            "one forecast of two models": {
+                "stream": "duel",
+                "id": "e1",
+                "scores": {"champion": 0.83, "challenger": 0.71},
+            },
         },
         answers={
             "one forecast": {"stream": "paris", "id": "e1", "probability": 0.79},
+            "one forecast with a band": {
+                "stream": "paris",
+                "id": "e1",
+                "probability": 0.79,
+                "low": 0.71,
+                "high": 0.85,
+                "outcomes": 112.5,
+                "reason": "",
+            },
             "two forecasts": {
                 "forecasts": [
                     {"stream": "paris", "id": "e2", "probability": 0.14},
@@ -177,6 +191,8 @@ TABLE = (
         reads=wire.read_outcomes,
         examples={
             "one outcome of a class": {"stream": "pets", "id": "e1", "label": "dog"},
+            "one outcome that stands for twenty": {"stream": "offers", "id": "e1", "outcome": 0, "weight": 20.0},
+            "three ones in fifty trials": {"stream": "clicks", "id": "e1", "ones": 3, "of": 50},
             "one outcome": {"stream": "paris", "id": "e1", "outcome": 1},
             "two outcomes": {
                 "events": [
@@ -237,6 +253,9 @@ TABLE = (
         examples={
             "classes": {"classes": ["cat", "dog", "bird"]},
             "groups": {"groups": ["country", "device"], "crossings": [], "names": True},
+            "groups with numbers": {"groups": ["country", {"name": "age"}]},
+            "models": {"models": ["champion", "challenger"]},
+            "a log that kept a twentieth of the zeros": {"kept": {"ones": 1.0, "zeros": 0.05}},
         },
         errors={409: "the stream has events, and they have made it another"},
     ),
@@ -244,6 +263,16 @@ TABLE = (
     _of_stream("/events", Routes.list_events, wire.EventsAnswer, parameters=wire.EVENTS, tag="events"),
     _of_stream("/events/{id}", Routes.get_event, EventInfo, tag="events"),
     Route("DELETE", _EVENT, Routes.forget_event, (wire.ForgottenAnswer,), "write", "events", errors=_NO_EVENT),
+    Route(
+        "POST",
+        "/v1/forget",
+        Routes.forget_events,
+        (wire.ForgetAnswer,),
+        "write",
+        "events",
+        body=(wire.ForgetBody,),
+        examples={"two events": {"events": [{"stream": "paris", "id": "e1"}, {"stream": "rome", "id": "e3"}]}},
+    ),
     _verb(Routes.freeze_stream, wire.NoBody, {"freeze": {}}),
     _verb(
         Routes.resume_stream,
@@ -312,7 +341,7 @@ TABLE = (
     Route("POST", "/logout", Routes.logout, "", "", ""),
 )
 
-# What carries the traffic, by method and path: see `http.Endpoints`.
+# What carries the traffic, by method and path: see `http.Service`.
 READERS = {(route.method, route.path): route.reads for route in TABLE if route.reads is not None}
 
 

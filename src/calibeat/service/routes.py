@@ -21,7 +21,6 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive
 
 from calibeat.errors import InvalidInput
 
@@ -43,7 +42,9 @@ from .wire import (
     AlarmsAnswer,
     DeletedAnswer,
     EventsAnswer,
+    ForgetAnswer,
     ForgottenAnswer,
+    ForgottenOfMany,
     Health,
     HistoryAnswer,
     MuteBody,
@@ -53,6 +54,7 @@ from .wire import (
     error_body,
     is_readable,
     read_control,
+    read_forget,
     read_settings,
     refusal_body,
 )
@@ -329,7 +331,7 @@ class Routes:
         found = await self.reads.ask(lambda reader: reader.stream(name))
         if found is None or not found.corrections:
             return found
-        return replace(found, progress=self.service.endpoints.engine.progress(name))
+        return replace(found, progress=self.service.engine.history.progress(name))
 
     async def list_events(self, call: Call) -> Any:
         """Its events, page by page."""
@@ -349,8 +351,8 @@ class Routes:
     # ---- what is done to streams ------------------------------------------------------------------------------------
 
     async def define_stream(self, call: Call) -> Any:
-        """Say what a stream is, before its first event: classes, or groups."""
-        return await self._engine(read_settings(await self._content(call), call.stream))
+        """Say what a stream is, before its first event: classes, groups, models; later a model may join."""
+        return await self.service.ask([read_settings(await self._content(call), call.stream)])
 
     async def freeze_stream(self, call: Call) -> Any:
         """Freeze a stream: it forecasts with the state of this moment, and outcomes wait."""
@@ -380,13 +382,13 @@ class Routes:
         control = read_control(verb, call.stream, await self._content(call))
         if control.to:
             check_yours(control.to, call.among)
-        await self._engine(control)
+        await self.service.ask([control])
         return await self._stream(control.to or control.stream)  # it may be deleted by now
 
     async def delete_stream(self, call: Call) -> Any:
         """Delete a stream with its events."""
         await self._content(call)
-        await self._engine(Control("delete", call.stream))
+        await self.service.ask([Control("delete", call.stream)])
         return DeletedAnswer(call.stream)
 
     async def forget_event(self, call: Call) -> Any:
@@ -395,18 +397,35 @@ class Routes:
         control = Control("forget", call.stream, ids=(call.id,))
         if not is_readable(call.id):
             raise unknown_event(control)
-        await self._engine(control)
+        await self.service.ask([control])
         return ForgottenAnswer(call.stream, call.id)
 
-    async def _engine(self, event: Any) -> Response:
-        """What the engine answers."""
-        status, content = await self.service.endpoints.ask(event)
-        if status != HTTPStatus.OK:
-            raise _Answered(_json(content, status))
-        return _json(content)
+    async def forget_events(self, call: Call) -> Any:
+        """Forget events of any streams, as one call for each would; what was learnt from them stays."""
+        events = read_forget(await self._content(call), self.service.limits.events)
+        for at, event in enumerate(events):
+            if call.among and not matches(call.among, event.stream):
+                sentence = f"stream must be one of this token's, got {event.stream!r:.60} - at event {at}"
+                raise Refusal("forbidden", sentence, at, 403)
+        known = await self.reads.ask(lambda reader: reader.known([(event.stream, event.id) for event in events]))
+        of_stream: dict[str, list[str]] = {}
+        for stream, id_ in known:
+            of_stream.setdefault(stream, []).append(id_)
+        controls = [Control("forget", stream, ids=tuple(ids)) for stream, ids in of_stream.items()]
+        done = await asyncio.gather(*(self.service.ask([control]) for control in controls), return_exceptions=True)
+        for answer in done:
+            is_gone = isinstance(answer, Refusal) and answer.status == 404  # somebody else was first
+            if isinstance(answer, BaseException) and not is_gone:
+                raise answer
+        return ForgetAnswer(
+            [ForgottenOfMany(e.stream, e.id, "forgotten" if (e.stream, e.id) in known else "unknown") for e in events]
+        )
 
     async def _content(self, call: Call) -> bytes:
-        return await read_body(call.request.receive, self.service.limits.body)
+        return await self._read_body(call, self.service.limits.body)
+
+    async def _read_body(self, call: Call, most: int) -> bytes:
+        return await self.service.read_body(call.request.scope, call.request.receive, most)
 
     # ---- more of streams --------------------------------------------------------------------------------------------
 
@@ -479,7 +498,7 @@ class Routes:
     async def _pattern(self, call: Call, kind: type[Any]) -> Any:
         """A small body, with `streams` that the token may be used for."""
         try:
-            found = msgspec.json.decode(await read_body(call.request.receive, SMALL_BODY), type=kind)
+            found = msgspec.json.decode(await self._read_body(call, SMALL_BODY), type=kind)
             check_pattern(found.streams)
         except InvalidInput as error:
             raise Refusal("invalid", str(error), "streams", 400) from None
@@ -499,7 +518,7 @@ class Routes:
             if refusal.code != "unavailable":
                 raise
             totals = None
-        text = metrics_text(self.reads.counters, totals, service.endpoints.refused, service.traffic, service.build)
+        text = metrics_text(self.reads.counters, totals, service.refused, service.traffic, service.build)
         return Response(text, headers=SAFE, media_type=METRICS_TYPE)
 
     async def get_health(self, _: Call) -> Any:
@@ -509,7 +528,9 @@ class Routes:
     async def get_readiness(self, _: Call) -> Any:
         """Whether the store answers."""
         if not self.service.has_store:
-            raise Refusal("not_ready", "the service must have its store, got one that waits for it", None, 503)
+            raise Refusal(
+                "not_ready", "the service must lead its store, got one that waits for it or stands by", None, 503
+            )
         try:
             await self.reads.ping()
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
@@ -548,7 +569,7 @@ class Routes:
     async def login(self, call: Call) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
         request = call.request
-        body = await read_body(request.receive, SMALL_BODY)
+        body = await self._read_body(call, SMALL_BODY)
         token = dict(parse_qsl(body.decode("ascii", "replace"))).get("token", "").strip()
         is_possible = token.isascii() and token.isprintable()  # so that it can stand in a header
         tokens = self.service.tokens
@@ -577,16 +598,15 @@ class Routes:
         """The answer to a request. Refusals, and whatever goes wrong, have the one shape of errors."""
         if refused := self.service.check_host(dict(request.scope["headers"])):
             return _json(refused[2], refused[0])
-        if self.service.is_starting and route.needs_store:
+        if self.service.engine is None and route.needs_store:
             return _json(STARTING, 503, {"retry-after": "1"})
         call = Call(request, route)
         try:
             if route.scope and (answer := self._admit(call)):
                 return answer
             return await (_while_wanted(request, self._read(call)) if route.scope == "read" else self._handle(call))
-        except _Answered as answered:
-            return answered.response
         except Refusal as refusal:
+            self.service.refused[refusal.code] += 1
             headers = {"retry-after": "1"} if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE else {}
             return _json(refusal_body(refusal), refusal.status, headers)
         except HTTPException:
@@ -649,35 +669,12 @@ class Routes:
         return found if isinstance(found, Response) else _json(found, headers={"etag": call.tag} if call.tag else None)
 
 
-class _Answered(Exception):
-    """The engine has refused, and this is its answer."""
-
-    def __init__(self, response: Response) -> None:
-        self.response = response
-
-
 def _unquoted(written: str) -> str:
     """A name as it was before it was written into a path; empty if it was none."""
     try:
         return unquote(written, errors="strict")
     except UnicodeDecodeError:
         return ""
-
-
-async def read_body(receive: Receive, most: int) -> bytes:
-    """The body of a request, or `Refusal`. A part of a body is none, even where it can be read as JSON."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Refusal("malformed", "body must be sent whole, got a client that left", None, 400)
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise Refusal("too_large", f"body must be {most} bytes at most", None, 413)
-        if not message.get("more_body"):
-            return b"".join(parts)
 
 
 async def _while_wanted(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
