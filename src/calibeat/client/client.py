@@ -158,6 +158,7 @@ class Client(_BaseClient):
     events = _sent(Conversation.events)
     alarms = _sent(Conversation.alarms)
     correct = _sent(Conversation.correct)
+    define = _sent(Conversation.define)
     freeze = _sent(Conversation.freeze)
     resume = _sent(Conversation.resume)
     passthrough = _sent(Conversation.passthrough)
@@ -166,6 +167,7 @@ class Client(_BaseClient):
     rename = _sent(Conversation.rename)
     delete = _sent(Conversation.delete)
     forget = _sent(Conversation.forget)
+    forget_many = _sent(Conversation.forget_many)
 
     def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""
@@ -228,6 +230,7 @@ class AsyncClient(_BaseClient):
     events = _awaited(Conversation.events)
     alarms = _awaited(Conversation.alarms)
     correct = _awaited(Conversation.correct)
+    define = _awaited(Conversation.define)
     freeze = _awaited(Conversation.freeze)
     resume = _awaited(Conversation.resume)
     passthrough = _awaited(Conversation.passthrough)
@@ -236,6 +239,7 @@ class AsyncClient(_BaseClient):
     rename = _awaited(Conversation.rename)
     delete = _awaited(Conversation.delete)
     forget = _awaited(Conversation.forget)
+    forget_many = _awaited(Conversation.forget_many)
 
     async def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""

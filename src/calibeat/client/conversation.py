@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import random
 import re
 import threading
@@ -37,6 +38,8 @@ LONGEST_NAME = 200  # characters of a stream's name and of an id
 LATEST_TIME = 253_402_300_799.0  # the end of the year 9999
 KEPT_REFUSALS = 1_000  # the latest ones; `refused` counts all
 REFUSED = "refused"  # the status of an outcome that was set aside
+HEAVIEST, MOST_TRIALS = 1e12, 10**9  # the largest weight, and the most events of one outcome
+OUTCOME_FIELDS = {"stream", "id", "outcome", "time", "label", "weight", "ones", "of"}
 SOON = 0.02  # seconds between two looks whether it is this call's turn
 _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 
@@ -45,13 +48,19 @@ _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, 
 class Answer:
     """A calibrated forecast. `id` is what its outcome is reported with.
 
-    Of scores of many classes `probabilities` has them all, by place or by name, and `probability` is the largest.
+    Of scores of many classes `probabilities` has them all, by place or by name, and `probability` is the largest. A
+    service with ``--band`` says how sure it is: from `low` to `high`, as good as so many `outcomes` of this very score,
+    and the `reason` to doubt that, empty where none is known.
     """
 
     stream: str
     id: str
     probability: float
     probabilities: list[float] | dict[str, float] | None = None
+    low: float | None = None
+    high: float | None = None
+    outcomes: float | None = None
+    reason: str | None = None
 
     def __float__(self) -> float:
         return self.probability
@@ -151,8 +160,10 @@ class Conversation:
     ) -> Steps[Answer]:
         """Calibrate one score. `float(answer)` is the probability, `answer.id` is what the outcome is reported with.
 
-        `scores` are those of many classes, by place or by name: `answer.probabilities` has them calibrated. `groups`
-        are attributes of the event, such as ``{"country": "fr"}``. The first event of a stream says which it has.
+        `scores` are those of many classes, by place or by name: `answer.probabilities` has them calibrated. Or they are
+        those of several models, ``{"champion": 0.83, "challenger": 0.71}``, None where one is missing, of a stream that
+        `define` has given them. `groups` are attributes of the event, such as ``{"country": "fr"}``. The first event of
+        a stream says which it has.
         `time` is when the score was issued, in seconds since 1970; the service's clock if not given.
 
         Raises
@@ -199,11 +210,15 @@ class Conversation:
         outcome: int | None = None,
         *,
         label: Label | None = None,
+        weight: float | None = None,
+        ones: int | None = None,
+        of: int | None = None,
         time: float | None = None,
     ) -> Steps[str]:
         """Report the outcome of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``.
 
-        It is 0 or 1; of many classes it is a `label`: the name of the class, or its place.
+        It is 0 or 1; of many classes it is a `label`: the name of the class, or its place; of many events it is how
+        many `ones` `of` how many. `weight` is how many events like it the outcome stands for, in a log that kept some.
         `time` is when it was known, in seconds since 1970. During an outage the outcome waits behind the others.
 
         Raises
@@ -213,7 +228,7 @@ class Conversation:
         OutcomeConflict : another outcome is known.
         NotAllowed, ServiceError : the service refuses the request. Without a buffer also `Busy` and `Unreachable`.
         """
-        event = outcome_event(stream, id, outcome, time, label=label)
+        event = outcome_event(stream, id, outcome, time, label=label, weight=weight, ones=ones, of=of)
         (status,) = yield from self._report([event], one=True)
         got = f"id {event['id']!r:.60}"
         if status == REFUSED:
@@ -250,8 +265,18 @@ class Conversation:
 
     # ---- undo -------------------------------------------------------------------------------------------------------
 
-    def correct(self, stream: str, id: str, outcome: Any = None, *, label: Any = None) -> Steps[str]:  # noqa: A002
-        """Put another outcome, or another label, in the place of the one that is known; neither retracts it.
+    def correct(
+        self,
+        stream: str,
+        id: str,  # noqa: A002
+        outcome: Any = None,
+        *,
+        label: Any = None,
+        weight: float | None = None,
+        ones: int | None = None,
+        of: int | None = None,
+    ) -> Steps[str]:
+        """Put another outcome, or another label or weight, in the place of the one that is known; none retracts it.
 
         -> ``corrected``: the stream is replayed with it while it goes on; ``repeated``: it is known so already. What
         was not learnt yet is replaced at once.
@@ -263,10 +288,45 @@ class Conversation:
         OutcomeConflict : it was learnt before something that was forgotten or pruned.
         NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
         """
-        what = {"outcome": outcome} if label is None else {"label": label}
+        what: dict[str, Any] = {"outcome": outcome} if label is None else {"label": label}
+        if ones is not None or of is not None:
+            what = {name: value for name, value in (("ones", ones), ("of", of)) if value is not None}
+        if weight is not None:
+            what["weight"] = weight
         request = _post("/v1/outcomes", {"stream": stream, "id": id, **what}, "PUT")
         reply = yield from self._send(request, last=self._attempts)
         return status_of(decode(reply.status, reply.content))
+
+    def define(
+        self,
+        name: str,
+        *,
+        classes: int | Iterable[str] | None = None,
+        groups: Iterable[str | Mapping[str, Any]] | None = None,
+        crossings: Iterable[Iterable[str]] | str | None = None,
+        cells: int | None = None,
+        names: bool | None = None,
+        models: Iterable[str] | None = None,
+        kept: Mapping[str, float] | Iterable[float] | None = None,
+    ) -> Steps[dict[str, Any]]:
+        """Say what a stream is before its first event, as ``PUT /v1/streams/NAME`` takes it -> what it is.
+
+        A group is a name, or ``{"name": "age"}`` where its values are numbers. `kept` are the shares of ones and of
+        zeros that the log kept. Called again with one model more, that joins the running stream.
+
+        Raises `InvalidInput` for what no stream can be, and what `copy` raises.
+        """
+        shares = dict(kept) if isinstance(kept, Mapping) else None if kept is None else list(kept)
+        given: dict[str, Any] = {
+            "classes": classes,
+            "groups": groups,
+            "crossings": crossings,
+            "cells": cells,
+            "names": names,
+        }
+        given |= {"models": None if models is None else list(models), "kept": shares}
+        content = encode({field: value for field, value in given.items() if value is not None})
+        return (yield from self._do("PUT", f"/v1/streams/{quote(name, safe='')}", content))
 
     def freeze(self, name: str) -> Steps[dict[str, Any]]:
         """Freeze a stream: it forecasts with the state of this moment, and outcomes wait -> the stream.
@@ -311,6 +371,14 @@ class Conversation:
         Raises `UnknownForecast` if the stream has no such event, and what `freeze` raises.
         """
         yield from self._do("DELETE", f"/v1/streams/{quote(name, safe='')}/events/{quote(id, safe='')}")
+
+    def forget_many(self, events: Iterable[tuple[str, str]]) -> Steps[list[dict[str, Any]]]:
+        """Delete events from the database, each a stream and an id -> stream, id and status of each.
+
+        The status is `forgotten`, or `unknown` where there was no such event. What was learnt from them stays.
+        """
+        asked = [{"stream": stream, "id": id_} for stream, id_ in events]
+        return list((yield from self._do("POST", "/v1/forget", encode({"events": asked})))["events"])
 
     def _change(self, name: str, verb: str, body: dict[str, Any] | None = None) -> Steps[dict[str, Any]]:
         return (yield from self._do("POST", f"/v1/streams/{quote(name, safe='')}/{verb}", encode(body or {})))
@@ -615,10 +683,15 @@ class Buffer:
 
 
 def plain_scores(scores: Any) -> Any:
-    """Scores as JSON has them: a list of numbers, or an object of them by class."""
+    """Scores as JSON has them: a list of numbers, or an object of them by class or model; null for what is missing."""
     if isinstance(scores, Mapping):
-        return {str(name): float(score) for name, score in scores.items()}
-    return [float(score) for score in scores]
+        return {str(name): _plain_score(score) for name, score in scores.items()}
+    return [_plain_score(score) for score in scores]
+
+
+def _plain_score(score: Any) -> float | None:
+    number = None if score is None else float(score)
+    return None if number != number else number  # noqa: PLR0124 - NaN
 
 
 def _plain_label(label: Any, where: str) -> Label:
@@ -628,6 +701,46 @@ def _plain_label(label: Any, where: str) -> Label:
     return label
 
 
+def _plain_weight(weight: Any, where: str) -> float:
+    try:
+        number = float(weight)
+    except (TypeError, ValueError):
+        number = -1.0
+    if isinstance(weight, str) or not 0.0 <= number <= HEAVIEST:
+        raise InvalidInput(f"weight must be a number from 0 to 1e12, got {shown(weight)}{where}")
+    return number
+
+
+def _plain_counts(ones: Any, of: Any, where: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, value in (("ones", ones), ("of", of)):
+        if value is None:
+            raise InvalidInput(f"ones must come with of, got no {name}{where}")
+        try:
+            found[name] = operator.index(value)
+        except TypeError:
+            raise InvalidInput(f"{name} must be a whole number, got {shown(value)}{where}") from None
+    if not 0 <= found["ones"] <= found["of"] <= MOST_TRIALS:
+        limit = f"from 0 to of, which is at most {MOST_TRIALS:,}"
+        raise InvalidInput(f"ones must be {limit}, got {found['ones']} of {found['of']}{where}")
+    return found
+
+
+def _result(outcome: Any, label: Any, ones: Any, of: Any, where: str) -> dict[str, Any]:
+    """What has happened: an outcome, the label of a class, or so many ones of many events."""
+    if ones is not None or of is not None:
+        if outcome is not None or label is not None:
+            raise InvalidInput(f"event must have either outcome or ones and of, got both{where}")
+        return _plain_counts(ones, of, where)
+    if label is not None:
+        if outcome is not None:
+            raise InvalidInput(f"event must have either outcome or label, got both{where}")
+        return {"label": _plain_label(label, where)}
+    if outcome not in (0, 1):
+        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}{where}")
+    return {"outcome": int(outcome)}
+
+
 def outcome_event(
     stream: str,
     id: str,  # noqa: A002
@@ -635,6 +748,9 @@ def outcome_event(
     time: float | None = None,
     where: str = "",
     label: Label | None = None,
+    weight: float | None = None,
+    ones: int | None = None,
+    of: int | None = None,
 ) -> dict[str, Any]:
     """One outcome as the service reads it, checked as the service does: what waits in the buffer must be fit to send.
 
@@ -650,14 +766,9 @@ def outcome_event(
         if _UNREADABLE.search(text):
             raise InvalidInput(f"{name} must be text without control characters, got {text!r:.60}{where}")
     event: dict[str, Any] = {"stream": str(stream), "id": str(id)}
-    if label is not None:
-        if outcome is not None:
-            raise InvalidInput(f"event must have either outcome or label, got both{where}")
-        event["label"] = _plain_label(label, where)
-    elif outcome in (0, 1):
-        event["outcome"] = int(outcome)
-    else:
-        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}{where}")
+    if weight is not None:
+        event["weight"] = _plain_weight(weight, where)
+    event |= _result(outcome, label, ones, of, where)
     if time is None:
         return event
     try:
@@ -677,10 +788,10 @@ def outcome_events(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if not isinstance(event, Mapping):
             raise InvalidInput(f"event must have stream, id and outcome, got {shown(event)}{where}")
         fields = dict(event)
-        needed = ("stream", "id") if "label" in fields else ("stream", "id", "outcome")
+        needed = ("stream", "id") if {"label", "ones", "of"} & fields.keys() else ("stream", "id", "outcome")
         if missing := [name for name in needed if name not in fields]:
             raise InvalidInput(f"{missing[0]} is missing{where}")
-        if unknown := fields.keys() - {"stream", "id", "outcome", "time", "label"}:
+        if unknown := fields.keys() - OUTCOME_FIELDS:
             raise InvalidInput(f"{min(map(str, unknown))!r:.60} is not a field of an outcome{where}")
         checked.append(outcome_event(**fields, where=where))
     return checked
@@ -747,7 +858,8 @@ def answer_of(found: Any) -> Answer:
     """One forecast of an answer."""
     try:
         if "probabilities" not in found:
-            return Answer(found["stream"], found["id"], found["probability"])
+            sure = {name: found[name] for name in ("low", "high", "outcomes", "reason") if name in found}
+            return Answer(found["stream"], found["id"], found["probability"], **sure)
         each = found["probabilities"]
         largest = max(each.values() if isinstance(each, dict) else each)
         return Answer(found["stream"], found["id"], largest, each)

@@ -288,20 +288,10 @@ class Rows(StreamRows):
 
     def _check_weights(self, weighted: bool, counted: bool) -> None:
         """Raise if the method or a watcher cannot learn outcomes with weights, or counts of trials."""
-        if not weighted and not counted:
-            return
-        what = "weight" if weighted else "of"
-        if self.method.spec.models:
-            raise InvalidInput(f"{what} must be left out with models: several models learn single events, each once")
-        if self.method.draws:
-            name = name_of(self.method) or "a method with Hedging or Guard"
-            raise InvalidInput(
-                f"{what} must be left out with {name}: what it promises is about single events - use AUTO, OPS or TOPS"
-            )
-        if counted and self.labels is not None:
-            raise InvalidInput("of must be left out with many classes: a label is one event")
-        if self.watch is not None:
-            self.watch.check_weights(weighted, counted)
+        if weighted or counted:
+            check_learns(self.method, weighted=weighted, counted=counted, has_labels=self.labels is not None)
+            if self.watch is not None:
+                self.watch.check_weights(weighted, counted)
 
     def _update_slowly(
         self, stream: Stream, forecast: AnyForecast, y: float, is_own: bool, weight: float, trials: float
@@ -704,6 +694,25 @@ class Rows(StreamRows):
         if self.labels is not None:
             shown = repr(self.labels[outcome])
         return shown if weight == 1.0 else f"{shown} with weight {weight!r}"
+
+
+def check_learns(method: AnyMethod, *, weighted: bool, counted: bool, has_labels: bool) -> None:
+    """Raise if a method cannot learn outcomes with weights, or counts of trials.
+
+    Raises
+    ------
+    InvalidInput : it cannot; the message says why.
+    """
+    what = "weight" if weighted else "of"
+    if method.spec.models:
+        raise InvalidInput(f"{what} must be left out with models: several models learn single events, each once")
+    if method.draws:
+        name = name_of(method) or "a method with Hedging or Guard"
+        raise InvalidInput(
+            f"{what} must be left out with {name}: what it promises is about single events - use AUTO, OPS or TOPS"
+        )
+    if counted and has_labels:
+        raise InvalidInput("of must be left out with many classes: a label is one event")
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------

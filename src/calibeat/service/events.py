@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from calibeat._util.check import shown
+from calibeat._util.check import HEAVIEST, MOST_TRIALS, shown
 from calibeat._util.extras import missing
 
 try:
@@ -33,12 +33,16 @@ Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST_TIME, description="second
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)] | bool
 Label = str | int | float | bool
-Scores = list[float] | dict[Name, float]  # a number for each class, by its place or by its name
+# A number for each class or model, by its place or by its name; null where a model has given none.
+Scores = list[float | None] | dict[Name, float | None]
 GroupValues = dict[Name, str | int | float | bool | None]
+Weight = Annotated[float, msgspec.Meta(ge=0.0, le=HEAVIEST, description="how many events the outcome stands for")]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_TRIALS)]
+Share = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 
 
 class ForecastEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """A score to be calibrated, or one for each class; and its groups, where the stream looks at some.
+    """A score to be calibrated, or one for each class or model; and its groups, where the stream looks at some.
 
     `time` is in seconds since 1970; the server's clock counts where there is none.
     """
@@ -52,29 +56,82 @@ class ForecastEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields
 
 
 class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """What has happened to an earlier forecast: the outcome 0 or 1, or the label of a class."""
+    """What has happened to an earlier forecast: the outcome 0 or 1, or the label of a class, or `ones` of many events.
+
+    `weight` is how many events like it the outcome stands for, in a log that kept only some.
+    """
 
     stream: Name
     id: Name
     outcome: Outcome | UnsetType = UNSET
     time: Time | None = None
     label: Label | UnsetType = UNSET
+    weight: Weight | UnsetType = UNSET
+    ones: Count | UnsetType = UNSET
+    of: Count | UnsetType = UNSET
+
+
+class Observed(NamedTuple):
+    """An outcome in numbers: 0, 1 or the column of a label; or so many ones `of` events; and its weight.
+
+    >>> Observed(1), Observed(3, of=50).share
+    (Observed(outcome=1, weight=1.0, of=1), 0.06)
+    """
+
+    outcome: int
+    weight: float = 1.0
+    of: int = 1
+
+    @property
+    def share(self) -> float:
+        """The share of ones, or the column of the label, as kernels take it."""
+        return self.outcome / max(self.of, 1)
+
+    @property
+    def stored(self) -> tuple[int, float | None, int | None]:
+        """The same as columns: most outcomes are one event of weight 1, and have nothing in the other two."""
+        return self.outcome, None if self.weight == 1.0 else self.weight, None if self.of == 1 else self.of
+
+    @classmethod
+    def of_stored(cls, outcome: int, weight: float | None, of: int | None) -> Observed:
+        """The inverse of `stored`."""
+        return cls(outcome, 1.0 if weight is None else weight, 1 if of is None else of)
+
+
+class NumberGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An attribute whose values are numbers: see `calibeat.Number`."""
+
+    name: Name
+    number: bool = True
+    first: int | UnsetType = UNSET
+    cells: int | UnsetType = UNSET
+    edges: list[float] | UnsetType | None = UNSET
+
+
+class KeptShares(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The shares of ones and of zeros that the log kept."""
+
+    ones: Share
+    zeros: Share
 
 
 class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a stream is to be from its first event on: its classes, in their order; or its groups.
+    """What a stream is to be from its first event on: its classes, in their order; its groups; or its models.
 
     `crossings`, `cells` and `names` are those of `calibeat.Groups`. With `names` the values of groups are stored, so
-    that segments have names; otherwise only their hashes are.
+    that segments have names; otherwise only their hashes are. `kept` are the shares of ones and of zeros that the log
+    kept. To a running stream of models another one may be added, behind those that are there.
     """
 
     stream: Name = ""
     id: str = ""  # as events have one
     classes: Annotated[int, msgspec.Meta(ge=2)] | list[Name] | UnsetType = UNSET
-    groups: list[Name] | UnsetType = UNSET
+    groups: list[Name | NumberGroup] | UnsetType = UNSET
     crossings: list[list[Name]] | Literal["auto"] | UnsetType = UNSET
     cells: int | UnsetType = UNSET
     names: bool | UnsetType = UNSET
+    models: list[Name] | UnsetType = UNSET
+    kept: Annotated[list[Share], msgspec.Meta(min_length=2, max_length=2)] | KeptShares | UnsetType = UNSET
 
 
 class InvalidEvent(msgspec.Struct, frozen=True):
@@ -93,16 +150,19 @@ class CorrectionEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fiel
     outcome: Outcome | UnsetType | None = UNSET
     time: Time | None = None
     label: Label | UnsetType | None = UNSET
+    weight: Weight | UnsetType = UNSET
+    ones: Count | UnsetType = UNSET
+    of: Count | UnsetType = UNSET
 
 
-Verb = Literal["freeze", "resume", "passthrough", "reset", "copy", "rename", "delete", "forget"]
+Verb = Literal["freeze", "resume", "passthrough", "reset", "copy", "rename", "delete", "forget", "join"]
 
 
 class Control(msgspec.Struct, frozen=True):
     """Something that is done to a stream, or to one event of it.
 
     `to` is the new name of a copied or renamed stream. `outcomes` says what a resumed stream does with those that have
-    waited. `ids` are the events to be forgotten.
+    waited. `ids` are the events to be forgotten. `models` are those that join.
     """
 
     verb: Verb
@@ -110,6 +170,7 @@ class Control(msgspec.Struct, frozen=True):
     to: str = ""
     outcomes: Literal["learn", "drop"] = "learn"
     ids: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
 
 
 Event = ForecastEvent | OutcomeEvent

@@ -33,6 +33,8 @@ from .store.types import (
     SUM_Y,
     SUMS,
     TENTHS,
+    WEIGHT,
+    WEIGHTS,
     Errors,
     TableRow,
 )
@@ -60,17 +62,23 @@ def add_operations(
     outcomes: Vector,
     ages: Vector,
     losses: Vector,
+    weights: Vector,
     sums: Vector,
     rollups: Vector,
 ) -> None:
     """Operation after operation: stream streams[i] has its row in `sums`, hour hours[i] has its cells in `rollups`.
 
     `losses` has four numbers for each operation, as `class_losses` gives them, NaN where there are two classes. It is
-    empty where all operations are of two classes.
+    empty where all operations are of two classes. `weights` has two, for how many ones and zeros an outcome stands, NaN
+    where it is one event. It is empty where all are.
     """
     for i in range(len(scores)):
         y = outcomes[i]
         learnt = y == y  # noqa: PLR0124 - not NaN
+        one, zero, is_weighted = y, 1.0 - y, False
+        if learnt and len(weights) > 0 and weights[2 * i] == weights[2 * i]:
+            one, zero, is_weighted = weights[2 * i], weights[2 * i + 1], True
+        total = one + zero if is_weighted else 1.0
         first = streams[i] * SUMS
         for kind in range(2):
             p = forecasts[i] if kind == CALIBRATED_KIND else scores[i]
@@ -79,20 +87,26 @@ def add_operations(
             if not learnt:
                 rollups[at + FORECASTS] += 1.0
                 continue
-            loss, brier = log_loss(p, y), (p - y) * (p - y)
             if len(losses) > 0 and losses[4 * i] == losses[4 * i]:
-                loss, brier = losses[4 * i + kind], losses[4 * i + 2 + kind]
+                loss, brier = total * losses[4 * i + kind], total * losses[4 * i + 2 + kind]
+            elif is_weighted:
+                loss = one * log_loss(p, 1.0) + zero * log_loss(p, 0.0)
+                brier = one * (p - 1.0) * (p - 1.0) + zero * p * p
+            else:
+                loss, brier = log_loss(p, y), (p - y) * (p - y)
             rollups[at + OUTCOMES] += 1.0
-            rollups[at + SUM_P] += p
-            rollups[at + SUM_Y] += y
+            rollups[at + SUM_P] += total * p
+            rollups[at + SUM_Y] += one
             rollups[at + SUM_LOG_LOSS] += loss
+            rollups[at + WEIGHT] += total
             sums[first + (LOG_LOSS if kind == CALIBRATED_KIND else RAW_LOG_LOSS)] += loss
             sums[first + (BRIER if kind == CALIBRATED_KIND else RAW_BRIER)] += brier
             at = first + TENTHS + 30 * kind + 3 * cell
-            sums[at] += 1.0
-            sums[at + 1] += p
-            sums[at + 2] += y
+            sums[at] += total
+            sums[at + 1] += total * p
+            sums[at + 2] += one
         if learnt:
+            sums[first + WEIGHTS] += total
             age, power = int(ages[i]), 0
             while age > 0 and power < DELAY_COUNT - 1:
                 age >>= 1
@@ -115,6 +129,22 @@ def class_losses(given: bytes, issued: bytes, y: int) -> tuple[float, float, flo
     return logs[0], logs[1], briers[0], briers[1]
 
 
+def weights_of(
+    records: Sequence[Any], outcomes: Sequence[float], odds: Sequence[float] = ()
+) -> dict[int, tuple[float, float]]:
+    """For how many ones and zeros outcomes stand, by the number of the operation; those of one event are left out.
+
+    `records` have `weight` and `trials`, None where it is 1. Where the log has `odds` times the true ones, each zero
+    stands for as many events more; they may be left out where they are 1.
+    """
+    found = dict[int, tuple[float, float]]()
+    for at, (record, y) in enumerate(zip(records, outcomes, strict=True)):
+        if (odds or record.weight is not None or record.trials is not None) and y == y:  # noqa: PLR0124 - not NaN
+            total = (1.0 if record.weight is None else record.weight) * (1 if record.trials is None else record.trials)
+            found[at] = total * y, total * (1.0 - y) * (odds[at] if odds else 1.0)
+    return found
+
+
 class Rollups:
     """Sums and roll-ups of some operations.
 
@@ -123,8 +153,10 @@ class Rollups:
     ...     slots=[0, 0], times=[0.0, 0.0], scores=[0.3, 0.3], forecasts=[0.25, 0.25], outcomes=[nan, 1.0],
     ...     ages=[0.0, 60.0], numbers=[7], sums=[none],
     ... )
-    >>> made.rollups
-    [(7, 0, 0, 2, 1.0, 1.0, 0.25, 1.0, 1.3862943611198906), (7, 0, 1, 3, 1.0, 1.0, 0.3, 1.0, 1.2039728043259361)]
+    >>> for row in made.rollups:
+    ...     print(row)
+    (7, 0, 0, 2, 1.0, 1.0, 0.25, 1.0, 1.3862943611198906, 1.0)
+    (7, 0, 1, 3, 1.0, 1.0, 0.3, 1.0, 1.2039728043259361, 1.0)
     """
 
     def __init__(
@@ -139,12 +171,14 @@ class Rollups:
         numbers: Sequence[int],
         sums: Sequence[bytes],
         losses: Mapping[int, tuple[float, float, float, float]] | None = None,
+        weights: Mapping[int, tuple[float, float]] | None = None,
     ) -> None:
         """The operations as columns (slot: the place of their stream, age: seconds from the forecast to its outcome).
         Then the streams: their numbers, and their sums so far. A stream may have no operation.
 
         Of many classes, scores and forecasts are those of the class named, outcomes say whether it came, and `losses`
-        has what the label cost, by the number of the operation: see `class_losses`."""
+        has what the label cost, by the number of the operation: see `class_losses`. `weights` has, in the same way, for
+        how many ones and zeros an outcome stands, where it is not one event: see `weights_of`."""
         of_stream, hours = np.array(slots, dtype=np.int64), np.floor_divide(times, HOUR).astype(np.int64)
         first = int(hours.min(initial=2**62))
         span = int(hours.max(initial=first)) - first + 1
@@ -155,6 +189,9 @@ class Rollups:
         of_classes = np.full((len(slots), 4), np.nan) if losses else np.empty(0)
         for at, numbers_of_label in (losses or {}).items():
             of_classes[at] = numbers_of_label
+        of_weights = np.full((len(slots), 2), np.nan) if weights else np.empty(0)
+        for at, both in (weights or {}).items():
+            of_weights[at] = both
         loop: Any = add_operations
         loop(
             of_stream,
@@ -164,6 +201,7 @@ class Rollups:
             np.array(outcomes, dtype=float),
             np.clip(np.array(ages, dtype=float), 0.0, 2.0**DELAY_COUNT),
             of_classes.reshape(-1),
+            of_weights.reshape(-1),
             self._sums,
             self._rollups,
         )
@@ -181,7 +219,7 @@ class Rollups:
 
     @property
     def rollups(self) -> list[TableRow]:
-        """What is to be added: stream, hour, kind, tenth, and the five numbers."""
+        """What is to be added: stream, hour, kind, tenth, and the six numbers."""
         cells = self._rollups.reshape(-1, NUMBERS)
         used = np.flatnonzero(cells[:, FORECASTS] + cells[:, OUTCOMES])
         hours, cell = np.divmod(used, CELLS)

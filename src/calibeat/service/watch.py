@@ -61,9 +61,12 @@ def alarms_of(state: bytes | None) -> int:
 class StreamMonitors:
     """The monitors of streams that have one shape, as long as a fold takes."""
 
-    def __init__(self, settings: Settings, numbers: int, announced: Vector) -> None:
-        """Monitors that begin with the next forecast; so many were `announced` of each stream."""
-        self._numbers, count = numbers, part_count(numbers)
+    def __init__(self, settings: Settings, numbers: int, announced: Vector, *, has_raw: bool = True) -> None:
+        """Monitors that begin with the next forecast; so many were `announced` of each stream.
+
+        Without a raw score its monitor reads the forecasts too, and what it raises is left out.
+        """
+        self._numbers, count, self._has_raw = numbers, part_count(numbers), has_raw
         self.parts = [Monitors(settings) for _ in range(CLASS)]
         if count > CLASS:
             of_class = replace(settings, arl=settings.arl * numbers)
@@ -163,6 +166,8 @@ class StreamMonitors:
         counts, found = np.zeros(len(self._every)), list[Raised]()
         for part, (monitors, before) in enumerate(zip(self.parts, self._before, strict=True)):
             more = monitors.matrix[:, [ALARMS, PAGES]] - before
+            if part == RAW and not self._has_raw:
+                continue
             if part != RAW:
                 counts += more[:, 0]
             new = np.flatnonzero(more[:, 0]).astype(np.int32)

@@ -15,12 +15,15 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from calibeat.core.band import Estimate
+
 from .alarms import LONGEST_MUTE, AlarmGroup, Mute
 from .events import (
     LATEST_TIME,
     LONGEST_NAME,
     Control,
     CorrectionEvent,
+    Count,
     EachStatus,
     ForecastEvent,
     GroupValues,
@@ -36,6 +39,8 @@ from .events import (
     Scores,
     StreamSettings,
     Time,
+    Weight,
+    bad_name,
     is_text,
 )
 from .states import STATES
@@ -60,6 +65,7 @@ class Limits:
     body: int = 4 * 2**20  # bytes of a request's body
     events: int = 10_000  # events in one request
     connections: int = 4_000  # open at the same time
+    memory: int = 256 * 2**20  # bytes that all requests hold: their bodies, and what these are decoded to
     request_seconds: float = 20.0  # from the first byte of a request to its last
     answer_seconds: float = 60.0  # from the last byte of a request to the last of its answer
     idle_seconds: float = 75.0  # between two requests of a connection
@@ -91,6 +97,9 @@ class OutcomeBody(Struct, forbid_unknown_fields=True):
     outcome: Outcome | UnsetType = UNSET
     time: Time | UnsetType | None = UNSET
     label: Label | UnsetType = UNSET
+    weight: Weight | UnsetType = UNSET
+    ones: Count | UnsetType = UNSET
+    of: Count | UnsetType = UNSET
     events: list[OutcomeEvent] | UnsetType = UNSET
 
 
@@ -102,6 +111,9 @@ class CorrectionBody(Struct, forbid_unknown_fields=True):
     outcome: Outcome | UnsetType | None = UNSET
     time: Time | UnsetType | None = UNSET
     label: Label | UnsetType | None = UNSET
+    weight: Weight | UnsetType = UNSET
+    ones: Count | UnsetType = UNSET
+    of: Count | UnsetType = UNSET
     events: list[CorrectionEvent] | UnsetType = UNSET
 
 
@@ -145,13 +157,25 @@ class CorrectionBatch(Struct, forbid_unknown_fields=True):
 class ForecastAnswer(Struct, omit_defaults=True):
     """A calibrated forecast. The same id gets the same answer, however often it is asked.
 
-    Of one score it is a probability; of scores those of all classes, as the scores came: a list or an object.
+    Of one score it is a probability; of scores those of all classes, as the scores came: a list or an object. With a
+    band it says how sure it is: an interval, the number of outcomes of its score that would make it as good, and a
+    reason to doubt the interval, empty where none is known.
     """
 
     stream: str
     id: str
     probability: Probability | UnsetType = UNSET
     probabilities: list[Probability] | dict[str, Probability] | UnsetType = UNSET
+    low: Probability | UnsetType = UNSET
+    high: Probability | UnsetType = UNSET
+    outcomes: Annotated[float, Meta(ge=0.0)] | UnsetType = UNSET
+    reason: Literal["", "too few outcomes", "untested", "drifting", "uneven"] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        told: Any = self.probabilities
+        if type(told) is Estimate:
+            self.probability, self.probabilities = told.probability, UNSET
+            self.low, self.high, self.outcomes, self.reason = told.low, told.high, told.outcomes, told.reason  # type: ignore[assignment]  # one of these
 
 
 class ForecastAnswers(Struct):
@@ -192,11 +216,13 @@ class StreamsAnswer(Struct):
 
 
 class StreamAnswer(Struct):
-    """What a stream is: its classes, by number or name; or its groups."""
+    """What a stream is: its classes, by number or name; its groups; its models; and what its log kept."""
 
     stream: str
     classes: int | list[str] | None
     groups: dict[str, Any] | None
+    models: list[str] | None
+    kept: dict[str, float] | None
 
 
 class SegmentsAnswer(Struct):
@@ -266,6 +292,33 @@ class ForgottenAnswer(Struct):
     status: Literal["forgotten"] = "forgotten"
 
 
+class EventName(Struct, frozen=True, forbid_unknown_fields=True):
+    """An event by its stream and id."""
+
+    stream: Name
+    id: Name
+
+
+class ForgetBody(Struct, forbid_unknown_fields=True):
+    """Events of any streams that are to be deleted."""
+
+    events: Annotated[list[EventName], Meta(min_length=1)]
+
+
+class ForgottenOfMany(Struct):
+    """`forgotten`, or `unknown`: there was no such event."""
+
+    stream: str
+    id: str
+    status: Literal["forgotten", "unknown"]
+
+
+class ForgetAnswer(Struct):
+    """One answer for each event, in the order of the request, once all of them are gone from the database."""
+
+    events: list[ForgottenOfMany]
+
+
 class DeletedAnswer(Struct):
     """The stream has no name any more, and its events are being deleted."""
 
@@ -312,7 +365,9 @@ def refusal_body(refusal: Refusal) -> bytes:
 COULD_NOT = "the service could not answer; its log says why"
 UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
 FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
-STARTING = error_body("starting", "the service must have its store, got one that starts or waits for it - try again")
+STARTING = error_body(
+    "not_ready", "the service must lead its store, got one that starts, waits for it or stands by - try again"
+)
 INTERNAL = error_body("internal", COULD_NOT)
 ENCODED = error_body("unsupported_media_type", "body must be plain, without content-encoding", "content-encoding")
 PACKED = error_body("unsupported_media_type", "body must be plain JSON, got gzip")
@@ -339,6 +394,7 @@ class AskedEvents(NamedTuple):
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)  # what msgspec raises for a body
 _forecasts = msgspec.json.Decoder(ForecastBody)
+_forget = msgspec.json.Decoder(ForgetBody)
 _settings = msgspec.json.Decoder(StreamSettings)
 
 
@@ -409,17 +465,18 @@ def read_outcomes(body: bytes, most: int, kind: OutcomeKind | None = None) -> As
     except UNREADABLE as error:
         return _one_by_one(body, error, most, kind)
     if found.events is UNSET:
-        if found.stream is UNSET or found.id is UNSET or (found.outcome is UNSET and found.label is UNSET):
+        if found.stream is UNSET or found.id is UNSET or _has_no_outcome(found):
             raise _missing(found, ("stream", "id", "outcome"))
         time = None if found.time is UNSET else found.time
-        events: list[Any] = [kind.event(found.stream, found.id, found.outcome, time, found.label)]
+        told = found.outcome, time, found.label, found.weight, found.ones, found.of
+        events: list[Any] = [kind.event(found.stream, found.id, *told)]
         if _may_hold_controls(body) and (problem := _control_in(events[0])):
             raise bad(problem[1], problem[0])
         return AskedEvents(events, single=True)
-    events = _many(found, ("stream", "id", "outcome", "time", "label"), most)
+    events = _many(found, ("stream", "id", "outcome", "time", "label", "weight", "ones", "of"), most)
     looks = _may_hold_controls(body)
     for number, event in enumerate(events):
-        if event.outcome is UNSET and event.label is UNSET:
+        if _has_no_outcome(event):
             events[number] = InvalidEvent(f"outcome is missing - at event {number}", event.stream, event.id)
         elif looks and (problem := _control_in(event)):
             events[number] = InvalidEvent(f"{problem[1]} - at event {number}", event.stream, event.id)
@@ -433,8 +490,8 @@ def _one_by_one(body: bytes, error: Exception, most: int, kind: OutcomeKind) -> 
         events = found.get("events", found)
     except (*UNREADABLE, AttributeError):
         raise explained(error, body, rules=kind.rules) from None
-    if isinstance(events, dict) and _is_whole(events):
-        return read_outcomes(_encode({**events, "outcome": int(events["outcome"])}), most, kind)
+    if isinstance(events, dict) and (whole := _whole_numbers(events)):
+        return read_outcomes(_encode({**events, **whole}), most, kind)
     if not isinstance(events, list) or len(found) > 1 or len(events) > most:
         if isinstance(events, list) and len(events) > most and len(found) == 1:
             raise Refusal("too_many", f"events must be {most} at most, got {len(events)}", "events", 413)
@@ -442,21 +499,25 @@ def _one_by_one(body: bytes, error: Exception, most: int, kind: OutcomeKind) -> 
     return AskedEvents([_outcome_or_not(event, number, kind) for number, event in enumerate(events)], single=False)
 
 
-def _is_whole(event: Any) -> bool:
-    outcome = event.get("outcome") if isinstance(event, dict) else None
-    return isinstance(outcome, float) and outcome in {0.0, 1.0}
+def _has_no_outcome(event: Any) -> bool:
+    """Whether it says nothing of what has happened."""
+    return all(getattr(event, field) is UNSET for field in ("outcome", "label", "ones", "of"))
+
+
+def _whole_numbers(event: Any) -> dict[str, int]:
+    """Those of its fields that are written as 1.0."""
+    given = event if isinstance(event, dict) else {}
+    found = {field: given.get(field) for field in ("outcome", "ones", "of")}
+    return {field: int(value) for field, value in found.items() if isinstance(value, float) and value.is_integer()}
 
 
 def _outcome_or_not(event: Any, number: int, kind: OutcomeKind) -> Any:
     """One outcome of a batch."""
-    if _is_whole(event):
-        event = {**event, "outcome": int(event["outcome"])}
+    if whole := _whole_numbers(event):
+        event = {**event, **whole}
     try:
         read = msgspec.convert(event, kind.event)
-        if read.outcome is UNSET and read.label is UNSET:
-            problem = "outcome is missing"
-        else:
-            problem = (_control_in(read) or ("", ""))[1]
+        problem = "outcome is missing" if _has_no_outcome(read) else (_control_in(read) or ("", ""))[1]
         if not problem:
             return read
     except msgspec.ValidationError as error:
@@ -482,6 +543,25 @@ def read_settings(body: bytes, stream: str) -> StreamSettings:
         if getattr(found, field):
             raise bad(f"{field!r} is not a field of this request", field)
     return msgspec.structs.replace(found, stream=stream)
+
+
+def read_forget(body: bytes, most: int) -> list[EventName]:
+    """The events that are to be deleted, or `Refusal`.
+
+    >>> read_forget(b'{"events": [{"stream": "paris", "id": "e1"}]}', 10)
+    [EventName(stream='paris', id='e1')]
+    """
+    try:
+        events = _forget.decode(body).events
+    except UNREADABLE as error:
+        raise explained(error, body) from None
+    if len(events) > most:
+        raise Refusal("too_many", f"events must be at most {most}, got {len(events)}", "events", 413)
+    for at, event in enumerate(events):
+        for what in ("stream", "id"):
+            if problem := bad_name(what, getattr(event, what)):
+                raise Refusal("invalid", f"{problem} - at event {at}", at, 400)
+    return events
 
 
 def read_control(verb: str, stream: str, body: bytes) -> Control:
@@ -547,16 +627,21 @@ RULES = {
     "outcome": "must be 0 or 1",
     "time": "must be seconds since 1970, at most the year 9999, or null",
     "events": "must be a list of events",
-    "scores": "must be a list of numbers, or an object with a number for each class",
+    "scores": "must be a list of numbers, or an object with a number for each class or model",
+    "weight": "must be a number from 0 to 1e12",
+    "ones": "must be a whole number from 0 to 1,000,000,000",
+    "of": "must be a whole number from 0 to 1,000,000,000",
     "groups": "must be an object with a string, a whole number, a bool or null for each name",
     "label": "must be a string, a number or a bool",
 }
 SETTINGS_RULES = {
     "classes": "must be a number of classes, 2 or more, or a list of their names",
-    "groups": "must be a list of the names of attributes",
+    "groups": 'must be a list of attributes: names, or {"name": ...} for one whose values are numbers',
     "crossings": 'must be "auto" or a list of pairs of names',
     "cells": "must be a whole number, a power of two",
     "names": "must be true or false",
+    "models": "must be a list of the names of models",
+    "kept": "must be the shares of ones and of zeros that the log kept, each above 0 and at most 1",
 }
 OUTCOMES = OutcomeKind(msgspec.json.Decoder(OutcomeBody), OutcomeEvent, RULES)
 CORRECTIONS = OutcomeKind(

@@ -127,9 +127,11 @@ function lately(at) {
 }
 
 // What a stream has beside one score.
-function shapeOf({ classes, groups }) {
+function shapeOf({ classes, groups, models, kept }) {
+  if (models !== null) return ` Models: ${models.join(", ")}.`;
   if (classes !== null) return ` ${Array.isArray(classes) ? `Classes: ${classes.slice(0, 10).join(", ")}${classes.length > 10 ? ", …" : ""}.` : `${count(classes)} classes.`} Pictures are about the class with the largest probability.`;
-  return groups === null ? "" : ` Groups: ${groups.attributes.join(", ")}.`;
+  const log = kept === null ? "" : ` The log kept ${+(100 * kept.ones).toFixed(3)} % of the ones and ${+(100 * kept.zeros).toFixed(3)} % of the zeros.`;
+  return groups === null ? log : ` Groups: ${groups.attributes.map(each => each.name ?? each).join(", ")}.${log}`;
 }
 
 function laneBar(weight) {
