@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...; made if missing")
     add("--method", metavar="NAME", help="of a new store (auto); calibeat store configure changes that of an old one")
     add("--seed", type=int, metavar="N", help="for methods that draw, and a new store (0)")
+    add_band(parser)
     add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (127.0.0.1)")
     add("--port", type=int, default=PORT, metavar="N", help=f"0 takes a free one ({PORT})")
     words = "Settings of a new store. An old one has them already: calibeat store configure changes them."
@@ -60,6 +61,12 @@ def add_monitor(group: Any, what: str) -> None:
     group.add_argument("--monitor", nargs="?", type=float, const=ARL, metavar="N", help=what)
 
 
+def add_band(group: Any) -> None:
+    """Whether forecasts say how sure they are."""
+    words = "forecasts come with low, high, outcomes and reason: how sure they are; auto only (off, in a new store)"
+    group.add_argument("--band", action=argparse.BooleanOptionalAction, help=words)
+
+
 def add_notice(group: Any) -> None:
     """Whether silence is noticed."""
     words = "notice silence, late outcomes and a score that has moved, of every stream (on, in a new store)"
@@ -70,14 +77,15 @@ def run(args: argparse.Namespace) -> int:
     """Run `calibeat serve`."""
     for library in ("msgspec", "starlette", "uvicorn", "httptools", "httpx", "prometheus_client"):
         need(library, "service", "the service")
-    from calibeat.service.engine import EngineSettings
     from calibeat.service.main import ServeOptions, serve
+    from calibeat.service.settings import EngineSettings
 
     settings = EngineSettings(
         method=args.method,
         seed=args.seed,
         monitor=args.monitor,
         notice=args.notice,
+        band=args.band,
         expire=None if args.expire is None else seconds("expire", args.expire),
         expire_as=args.expire_as,
         mature=None if args.mature is None else seconds("mature", args.mature),

@@ -1,4 +1,4 @@
-"""`calibeat store`: look at, check, back up, replay, prune, export and import a store."""
+"""`calibeat store`: look at, check, back up, restore, replay, prune, export, import and upgrade a store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
 from calibeat.service import maintenance
-from calibeat.service.engine import CONFIGURED, EngineSettings, setting_text
-from calibeat.service.store import backup, is_store, sqlite_path
+from calibeat.service.settings import CONFIGURED, EngineSettings, setting_text
+from calibeat.service.store import backup, is_store, restore, sqlite_path
 from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
+from calibeat.service.upgrade import upgrade
 
 from .environment import add_store
 from .logs import (
@@ -36,7 +37,7 @@ from .logs import (
     set_classes_and_groups,
     total_rows,
 )
-from .serve import ARL, add_monitor, add_notice, seconds
+from .serve import ARL, add_band, add_monitor, add_notice, seconds
 
 if TYPE_CHECKING:
     from calibeat.service.transfer import Imported, Stage
@@ -49,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat store`."""
     parser.description = (
         "Work on the store of a service: a path, sqlite:///PATH or postgresql://... Everything but replay without "
-        "--check, prune and import may be done while a service runs. The service itself freezes, resets, renames and "
-        "deletes streams and forgets events: POST /v1/streams/STREAM/freeze and so on."
+        "--check, configure, prune, import and restore may be done while a service runs. The service itself freezes, "
+        "resets, renames and deletes streams and forgets events: POST /v1/streams/STREAM/freeze and so on."
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="the store in a few numbers")
@@ -61,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "export", help="write the log as Parquet, which calibeat backtest reads, or the states as a bank file"
     )
     copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
+    restored = verbs.add_parser("restore", help="put a backup in the place of an SQLite store that nobody serves")
+    upgraded = verbs.add_parser("upgrade", help="make a new store of the log of another, also of one that is damaged")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
     taken = verbs.add_parser("import", help="put the events of a log into a store, or the states of a bank file")
     commands = {
@@ -70,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         replay: _replay,
         out: _export,
         copied: _backup,
+        restored: _restore,
+        upgraded: _upgrade,
         prune: _prune,
         taken: _import,
     }
@@ -84,12 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
     )
     copied.add_argument("file", type=Path, metavar="FILE", help="the file to write; it must be new")
+    restored.add_argument("file", type=Path, metavar="FILE", help="the backup")
+    upgraded.add_argument("target", metavar="NEW", help="the store to make: a path, sqlite:///PATH or postgresql://...")
+    upgraded.add_argument("--salvage", action="store_true", help="leave out what cannot be read, and name it")
     prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
     taken.add_argument("file", metavar="FILE", help=f"a log: {LOG}; or a bank file, as written by Bank.save")
     taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
     add_monitor(taken, f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)")
     add_notice(taken)
+    add_band(taken)
     _add_columns(taken)
 
 
@@ -106,22 +115,28 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--expire", metavar="AGE|off", help="give up forecasts without outcome at this age, such as 30d")
     add("--expire-as", metavar="0|1|off", help="and learn this outcome in its place")
     add("--mature", metavar="AGE|off", help="learn outcomes, ones and zeros, at this age")
+    add("--band", metavar="on|off", help="forecasts say how sure they are; auto only")
 
 
 OFF = "off"
-_WANTED = {"monitor": "a number of outcomes, or off", "notice": "on or off", "expire_as": "0, 1 or off"}
+_WANTED = {
+    "monitor": "a number of outcomes, or off",
+    "notice": "on or off",
+    "expire_as": "0, 1 or off",
+    "band": "on or off",
+}
 
 
 def _configured(name: str, text: str) -> Any:
     """A setting as it was typed."""
-    if name == "notice" and text in {"on", OFF}:
+    if name in {"notice", "band"} and text in {"on", OFF}:
         return text == "on"
     if text == OFF:
         return None
     if name in {"expire", "mature"}:
         return seconds(name, text)
     try:
-        return int(text) if name == "expire_as" else float(text)
+        return int(text) if name == "expire_as" else float(text if name == "monitor" else "")
     except ValueError:
         raise InvalidInput(f"--{name.replace('_', '-')} must be {_WANTED[name]}, got {text!r:.60}") from None
 
@@ -228,6 +243,19 @@ def _backup(args: argparse.Namespace) -> None:
     _print(args, {"bytes": size, "file": str(args.file)}, [f"a copy of {size:,} bytes written to {args.file}"])
 
 
+def _restore(args: argparse.Namespace) -> None:
+    size = restore(args.store, args.file)
+    _print(args, {"bytes": size, "store": args.store}, [f"{args.file} is the store now: {size:,} bytes"])
+
+
+def _upgrade(args: argparse.Namespace) -> int:
+    with progress(None, sys.stderr, unit="operations") as step:
+        made = upgrade(args.store, args.target, step, salvage=args.salvage)
+    text = f"{counted(made.operations, 'operation')} of {counted(made.streams, 'stream')} copied, all tables made anew"
+    _print(args, asdict(made), [text, *(f"lost: {sentence}" for sentence in made.lost)])
+    return CHECK_FAILED if made.lost else 0
+
+
 def _prune(args: argparse.Namespace) -> None:
     older = seconds("--older", args.older)
     with progress(None, sys.stderr, unit="operations") as step:
@@ -257,7 +285,7 @@ def _import(args: argparse.Namespace) -> None:
         with progress(total_rows(files), sys.stderr, unit="rows") as step:
             stage.read(files, columns, options, args.stop.checked(step))
         with progress(stage.events + stage.outcomes, sys.stderr, unit="operations") as step:
-            settings = EngineSettings(method=args.method, monitor=args.monitor, notice=args.notice)
+            settings = EngineSettings(method=args.method, monitor=args.monitor, notice=args.notice, band=args.band)
             found = import_events(args.store, stage, settings, args.stop.checked(step))
     told = {"columns": stage.columns, "skipped": stage.skipped, "notes": stage.notes}
     _print(args, {**asdict(found), **told}, _imported(found, stage))
