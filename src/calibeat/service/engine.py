@@ -1,8 +1,8 @@
-"""The engine: one thread that owns the streams and the store. What waits becomes one group, one transaction, one sync.
+"""The engine: one thread that owns the streams and the store. What waits becomes one group, one commit of the log.
 
-Nobody is answered before the commit. The store is the truth: if a commit to a file fails, the process ends, and the
-next one continues from the store. If a database server goes away, requests are refused until it is back, and the
-engine continues with what the store says then.
+A group is decided (`plan`), the streams learn (`fold`), its operations and answers go into the log, and then it is
+answered. The tables follow, for many groups at once (`pending`). If the log cannot be written, nobody is answered: the
+process ends, or, where a database server went away, this engine does, and the next one continues from the log.
 """
 
 from __future__ import annotations
@@ -15,148 +15,150 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import check_interval, check_whole, shown
-from calibeat._util.times import duration_named
-from calibeat.core.method import method_named
-from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.monitor.monitors import first_unread
-from calibeat.monitor.notices import NoticeSettings
+from calibeat.errors import InvalidInput
 
+from . import ops
 from .clock import ServiceClock
-from .controls import FORGETTING, Controls, delete_some
+from .controls import Controls, delete_some
 from .counters import EngineCounters
-from .events import Control, ForecastEvent, InvalidEvent, Refusal
-from .model import Folded, Model
-from .notices import (
-    BEAT,
-    FEWEST,
-    GRACE,
-    SHARE,
-    SILENCES,
-    TOGETHER,
-    Deadlines,
-    Downtime,
-    Listener,
-    Noticed,
-    beat,
-    downtimes,
-    due_at,
-    forget_downtimes,
-    note_downtime,
-)
+from .events import Control, InvalidEvent, Refusal, StreamSettings
+from .fold import GroupFold, record_of
+from .history import History
+from .intake import Intake, is_control, joined
+from .listening import Listening
+from .model import Model
+from .notices import BEAT
+from .ops import Op
+from .pending import Pending
 from .plan import Answer, Plan, Request
-from .store import Store, StoreBusy, is_store, open_connection, open_store
-from .store.schema import Connection, get_meta, set_meta
-from .store.types import (
-    DELETING,
-    DROPPING,
-    HELD,
-    PENDING,
-    RESUMING,
-    AlarmInfo,
-    Changes,
-    Record,
-    StreamState,
-    rows_of,
-    settled_after,
-    stored_cells,
-    stored_names,
-)
-from .unwritten import JournalRow, Unwritten, read_journal, unpacked
-from .watch import NOTICED
-
-if TYPE_CHECKING:
-    from .rework import Rework, Reworker
+from .settings import EngineSettings, model_of, settle_meta
+from .store import NotLeader, Store, StoreBusy, is_store, open_store
+from .store.lease import RENEWAL
+from .store.schema import get_meta, last_position, last_stream, set_meta
+from .store.types import DELETING, DROPPING, HELD, PENDING, RESUMING, AlarmInfo, Record, StreamState, rows_of
+from .streams import StreamCache
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[AlarmInfo]], None]
 
-DEFAULT_METHOD = "auto"
-LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
 AGED_AT_ONCE = 1000  # events that expire or mature in one group
-OUTCOMES_AT_ONCE = 1000  # of one request, in one group
 DELETED_AT_ONCE = 5000  # events of a stream that was deleted
-MOST_STREAMS = 100_000  # in memory, of 3 to 6 KB each; others are read again when something happens to them
-MOST_UNWRITTEN = 40_000  # operations that may be in the journal alone
-UNWRITTEN_SECONDS = 0.2  # for which a group may be in the journal alone
-LONGEST_UNWRITTEN = 0.5  # the same where writing takes long: see `WRITING_SHARE`
-WRITING_SHARE = 0.2  # of the time, in which the tables follow the journal
-IDLE_UNWRITTEN = 0.02  # seconds without a request after which they do
-MOST_TABLES = 256  # streams with groups whose tables are in memory, of 3 MB each at most
-AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
-AWAY_SECONDS = 0.5  # seconds from one attempt to reach a database that is away to the next
-ERASE_SECONDS = 0.5  # seconds from one attempt to erase what was deleted to the next
+SPENT_AT_ONCE = 1000  # receipts of a state that is gone
+MOST_PENDING = 40_000  # operations that may be in the log alone
+PENDING_SECONDS = 0.2  # for which a group may be in the log alone
+LONGEST_PENDING = 0.5  # the same where writing takes long: see `WRITING_SHARE`
+WRITING_SHARE = 0.2  # of the time, in which the tables follow the log
+IDLE_SECONDS = 0.02  # without a request after which they do
+AGE_SECONDS = 1.0  # from one look for what has come of age to the next
+ERASE_SECONDS = 0.5  # from one attempt to erase what was deleted to the next
+PLAYED_AT_ONCE = 5_000  # operations of the log, in one fold
 FATAL = 70  # the exit status after a failed commit
-TRIES = 20
-ASKED_AT_ONCE = 1000  # streams that are overdue, in one group
-LIST_SECONDS = 600.0  # seconds from one reading of all deadlines of a server to the next: others serve streams too
-SHORT = 1.0  # seconds: a session that is opened again within them was not away
-SOON = 0.001  # seconds after a deadline
-LOOK_SECONDS = 10.0  # from one look for what another process on the same server has left to the next
-FORGETTING_SECONDS = 0.2  # the same while somebody waits until something is forgotten
-_NAME_OF = f"SELECT name FROM stream WHERE number = ? AND mode <> {DELETING}"  # noqa: S608
-# Streams that have fallen silent since a moment, and whether somebody was paged for all of them.
-_SILENT = (
-    "SELECT count(DISTINCT stream), count(CASE WHEN page = 1 AND substr(detail, 1, 8) = 'upstream' THEN 1 END) "
-    "FROM alarm WHERE time > ? AND time <= ? AND what = ?"
-)
 _IS_RESUMING = f"SELECT name FROM stream WHERE number = ? AND (mode & {RESUMING | DROPPING}) <> 0"  # noqa: S608
-_IS_FORGETTING = "SELECT DISTINCT stream FROM correction WHERE applied = 0 AND is_forgetting = 1"
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class EngineSettings:
-    """The settings of an `Engine`. All but the last three belong to the store: None takes the store's.
+def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
+    """The log is the truth, and memory is ahead of it: nothing may be answered any more."""
+    _log.critical("%s - the service ends; nothing was answered before its commit", message)
+    sys.stderr.flush()
+    os._exit(FATAL)
 
-    Parameters
-    ----------
-    method : the name of a preset; AUTO for a new store.
-    seed : for the draws of a hedging method; 0 for a new store.
-    monitor : outcomes between false alarms (`Monitor.arl`); a new store watches nothing.
-    notice : whether silence, late outcomes and a score that has moved are noticed (see `notices`); a new store does.
-    expire : age in seconds at which a forecast without an outcome is given up; a new store waits for ever.
-    expire_as : 0 or 1 is learnt in the place of the outcome that did not come; a new store drops such a forecast.
-    mature : age in seconds at which an outcome is learnt, ones and zeros alike; a new store learns it when it comes.
-    group : the most events in one transaction.
-    queue, queue_events : the most requests and events that may wait; more are refused with 503.
 
-    >>> EngineSettings(method="tops", expire=30 * 86_400.0).expire_as is None
-    True
-    """
+@dataclass
+class Hooks:
+    """Who is told what."""
 
-    method: str | None = None
-    seed: int | None = None
-    monitor: float | None = None
-    notice: bool | None = None
-    expire: float | None = None
-    expire_as: int | None = None
-    mature: float | None = None
-    group: int = 5_000
-    queue: int = 20_000
-    queue_events: int = 200_000
+    deliver: Deliver = lambda _: None
+    on_alarm: OnAlarm | None = None
+    on_failure: Callable[[str], None] = _end_process
+    # A database went away, or another process leads: the engine has ended, and refuses what comes with this.
+    on_loss: Callable[[str, Refusal], None] = lambda *_: None
 
-    def __post_init__(self) -> None:
-        for name in ("expire", "mature"):
-            if getattr(self, name) is not None:
-                check_interval(name, getattr(self, name), 0.0, LONGEST_AGE)
-        for name in ("group", "queue", "queue_events"):
-            check_whole(name, getattr(self, name), 1, 2**31)
-        if self.expire_as not in {None, 0, 1}:
-            raise InvalidInput(f"expire_as must be 0, 1 or None, got {shown(self.expire_as)}")
-        if self.expire_as is not None and self.expire is None:
-            raise InvalidInput("expire_as must come with expire, got no expire")
-        if self.expire is not None and self.mature is not None and self.expire <= self.mature:
-            raise InvalidInput(f"expire must be longer than mature, got {self.expire:g} and {self.mature:g} seconds")
+
+@dataclass
+class LogEnd:
+    """The end of the log, where the next operation and the next stream get their numbers."""
+
+    position: int = 0
+    stream: int = 0
+
+
+@dataclass
+class Behind:
+    """How far the tables are behind the log, and who waits for them."""
+
+    pending: Pending = field(default_factory=Pending)
+    may_wait: bool = False  # whether groups may be in the log alone: while a thread runs
+    patience: float = PENDING_SECONDS  # until the tables follow
+    readers: deque[threading.Event] = field(default_factory=deque)  # wait until they have
+
+    def is_due(self, *, is_idle: bool, is_full: bool) -> bool:
+        """Whether to write them now."""
+        pending = self.pending
+        return bool(pending) and (
+            is_idle
+            or is_full
+            or bool(self.readers)
+            or time.monotonic() >= pending.since + self.patience
+            or pending.size >= MOST_PENDING
+        )
+
+    def learn(self, seconds: float) -> None:
+        """To write them took so long."""
+        self.patience = min(max(PENDING_SECONDS, seconds / WRITING_SHARE), LONGEST_PENDING)
+
+
+@dataclass
+class Chores:
+    """What is done between groups, some at a time, until nothing is left."""
+
+    resuming: dict[int, None] = field(default_factory=dict)  # streams that learn or drop what waited while frozen
+    deleting: list[int] = field(default_factory=list)  # streams whose events are being deleted
+    is_erasing: bool = False  # something was deleted of which the store may have copies
+    looked: float = -np.inf  # when it was looked for what has come of age
+    jobs: deque[tuple[Callable[[], Any], Future[Any]]] = field(default_factory=deque)  # of other threads
+
+    spent: list[tuple[int, int]] = field(default_factory=list)  # receipts of states that are gone: stream, version
+    spent_from: int = 0  # the number of the event from which those of the first one are left
+
+    def read(self, connection: Any) -> None:
+        """What a process before has left."""
+        self.spent = [tuple(each) for each in json.loads(get_meta(connection).get("spent", "[]"))]
+        rows = connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
+        self.deleting = [number for number, mode in rows if mode == DELETING]
+        self.resuming = dict.fromkeys(
+            number for number, mode in rows if mode != DELETING and mode & (RESUMING | DROPPING)
+        )
+
+    def spend(self, connection: Any, receipts: list[tuple[int, int]]) -> None:
+        """These receipts are to be deleted, soon."""
+        self.spent += receipts
+        set_meta(connection, "spent", json.dumps(self.spent))
+
+    def delete_spent(self, store: Store) -> None:
+        """Delete some."""
+        # From a border to the next: PostgreSQL, which may not have counted the rows yet, might look for each of a list
+        # among all, and finds no first one without passing all that are gone.
+        connection, which = store.connection, (*self.spent[0], self.spent_from)
+        of = "stream = ? AND version = ? AND nth >= ?"
+        rest = f"SELECT nth FROM receipt WHERE {of} ORDER BY nth LIMIT 1 OFFSET ?"  # noqa: S608
+        found = connection.all(rest, (*which, SPENT_AT_ONCE))
+        border = found[0][0] if found else 2**62
+        store.begin()
+        connection.run(f"DELETE FROM receipt WHERE {of} AND nth < ?", (*which, border))  # noqa: S608
+        if not found:
+            del self.spent[0]
+            set_meta(connection, "spent", json.dumps(self.spent))
+        store.commit()
+        self.spent_from = border if found else 0
 
 
 class Engine:
@@ -181,80 +183,57 @@ class Engine:
         self, store: Store, settings: EngineSettings, model: Model, clock: Callable[[], float] | None = None
     ) -> None:
         self.store, self.settings, self.model, self.clock = store, settings, model, clock or ServiceClock()
-        self.counters = EngineCounters()
-        self.on_alarm: OnAlarm | None = None
-        self.on_failure: Callable[[str], None] = _end_process
-        self._streams: dict[str, StreamState] = {}  # the one used last at the end
-        self._tables: dict[str, None] = {}  # streams with groups among them, the one used last at the end
-        self._unwritten = Unwritten()
-        self.may_defer = False  # whether groups may wait in the journal, where nobody else writes the store
-        self._patience = UNWRITTEN_SECONDS  # until the tables follow
-        self._to_tell: list[threading.Event] = []  # who waits until nothing is unwritten
-        self._has_ended = False  # the thread
-        self._waiting: deque[Request] = deque()
-        self._events = 0  # that wait
-        self._wake = threading.Condition()
-        self._stopping = False
-        self._thread: threading.Thread | None = None
-        self._deliver: Deliver = lambda _: None
-        self._listener = Listener(NoticeSettings()) if settings.notice else None
+        self.counters, self.hooks, self.intake = EngineCounters(), Hooks(), Intake(settings)
+        self.listening = Listening(store, self.clock, notice=bool(settings.notice))
+        self.streams = StreamCache(store, model, self.listening)
+        self.behind, self.chores, self.history = Behind(), Chores(), History(self)
+        self.end = LogEnd()
         self.is_live = True  # False: the events of a log happen once more, and its times are the clock
-        self._deadlines = Deadlines()
-        self._downtimes: list[Downtime] = []
-        self._next_beat = self._next_list = -np.inf  # when to leave a sign of life, and to read all deadlines again
-        self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
-        self._looked = -np.inf  # when it was looked for what has come of age
-        self._expires_from = -np.inf  # nothing expires before: see `look_at_clock`
-        self._is_warned = False  # that the system's clock is not believed
-        self._next_look = -np.inf  # see `_look_for_rest`
-        # Numbers of streams that learn or drop what has waited while they were frozen: names may change meanwhile.
-        self._resuming: dict[int, None] = {}
-        self._deleting: list[int] = []  # numbers of streams whose events are being deleted
-        self.reworks: dict[int, Rework] = {}  # streams that are made anew, by their numbers
-        self._finished: deque[Rework] = deque()  # those whose new state is there
-        self._forgetting: dict[int, list[Any]] = {}  # tickets that wait until something is forgotten, by stream
-        self._is_erasing = False  # something was deleted of which the store may have copies
-        self._is_leaving = False  # nobody is to wait any longer: see `hurry`
-        self._reworker: Reworker | None = None
-        self.is_away = False  # the database does not answer: requests are refused
-        self._left: float | None = None  # since when
-        self._url: str | None = None  # where a new session is opened
+        self._thread: threading.Thread | None = None
 
     @classmethod
-    def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] | None = None) -> Engine:
-        """Open a store, or make one.
+    def open(
+        cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] | None = None, epoch: int = -1
+    ) -> Engine:
+        """Open a store, or make one. `epoch` is that of the lease which this process had before.
 
         Raises
         ------
         InvalidInput : the settings contradict the store, or the store cannot be used.
+        NotLeader : another process writes the store.
         StoreAway : the database does not answer now.
         SnapshotMismatch : the store has another format, or its preset had other numbers.
         """
-        store = open_store(store_url)
+        store = open_store(store_url, epoch)
         try:
-            follow_journal(store)
             settings = settle_meta(store, settings)
             engine = cls(store, settings, model_of(settings), clock)
-            engine._url = store_url
-            engine._look_for_rest()
-        except BaseException:
+            engine.history.url = store_url
+            engine.recover()
+        except BaseException as error:
             store.close()
+            if isinstance(error, store.connection.faults) and not store.is_server:
+                raise InvalidInput(
+                    f"store must be readable, got: {error} - `calibeat store check` names what is damaged, and "
+                    "`calibeat store upgrade --salvage` makes a new store of the rest"
+                ) from error
             raise
         return engine
 
     # ---- from any thread --------------------------------------------------------------------------------------------
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it has ended, as its database is not there, or another process leads."""
+        return self.intake.is_lost
+
     def start(self, deliver: Deliver) -> None:
         """Start the thread; `deliver` is called on it once for each committed group, with (ticket, answer) pairs."""
-        self._deliver, self.may_defer = deliver, not self.store.is_server
-        self.listen()
+        self.hooks.deliver, self.behind.may_wait = deliver, True
+        self.listening.begin(self.clock())
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
-        from .rework import Reworker  # which replays with what is built on engines
-
-        if self._url is not None:
-            self._reworker = Reworker(self, self._url)
-            self._reworker.start()
+        self.history.start()
 
     def submit(self, ticket: object, events: Any) -> None:
         """Queue a request, which `wire` has checked: see `plan.Request`. It never waits.
@@ -263,46 +242,42 @@ class Engine:
         ------
         Refusal : the queue is full, or the engine stops.
         """
-        with self._wake:
-            if self._stopping:
-                raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)
-            if self.is_away:
-                raise _away()
-            if len(self._waiting) >= self.settings.queue or self._events >= self.settings.queue_events:
-                raise Refusal(
-                    "full", f"the queue must have room, got {self._events} events that wait - try again", None, 503
-                )
-            self._waiting.append((ticket, events))
-            self._events += len(events)
-            self.counters.queued = self._events
-            self._wake.notify()
+        self.intake.add(ticket, events)
+        self.counters.queued = self.intake.events
 
     def wait_until_written(self) -> None:
         """Wait until everything that was answered can be read in the tables."""
-        if not self._unwritten:
+        thread = self._thread
+        if not self.behind.pending or thread is None:
             return
         written = threading.Event()
-        with self._wake:
-            if self._has_ended:
-                return
-            self._to_tell.append(written)
-            self._wake.notify()
-        written.wait()
+        self.behind.readers.append(written)
+        self.intake.wake()
+        while not written.wait(1.0) and thread.is_alive():
+            pass
+
+    def between(self, job: Callable[[], Any]) -> Any:
+        """Do something on the engine's thread, between two groups -> what it returns."""
+        if self._thread is None:
+            return job()
+        done: Future[Any] = Future()
+        self.chores.jobs.append((job, done))
+        self.intake.wake()
+        while True:
+            with suppress(TimeoutError):
+                return done.result(timeout=1.0)
+            if not self._thread.is_alive() and not done.done():
+                raise InterruptedError("the engine has ended")
 
     def hurry(self) -> None:
         """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
-        with self._wake:
-            self._is_leaving = True
-            self._wake.notify()
+        self.history.hurry()
+        self.intake.wake()
 
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
-        if self._reworker is not None:
-            self._reworker.stop()
-            self._reworker = None
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        self.history.stop()
+        self.intake.close(Refusal("stopping", "the service must run to take events, got one that stops", None, 503))
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -311,871 +286,409 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            while True:
-                requests = self._next()
-                if requests is None:
-                    break
-                self._look_around()
-                if requests or self._is_due():
-                    self._do(requests)
-                while self._finished and not self.is_away:
-                    self._guard(partial(self._put_in_place, self._finished.popleft()))
-                if self._deleting and not self.is_away:
-                    self._guard(self.delete_some)
-                if self._is_leaving:
-                    self._refuse_forgetting()
-                self._keep_house(is_idle=not requests)
-            self._refuse_forgetting()
-            if not self.is_away:
-                self._guard(self._finish)
+            while (requests := self.intake.take(self._idle)) is not None:
+                self._turn(requests)
+            self._turn([])
+            self.history.hurry()
+            self._tell(self.history.refused())
+            with suppress(StoreBusy):  # the next start does it
+                self.write_out()
+            self.listening.beat()
             self.store.close()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
-            self.on_failure(f"the store could not be written: {error}")
-        finally:
-            with self._wake:
-                self._has_ended = True
-            self._tell_written(len(self._to_tell))
-
-    def _look_around(self) -> None:
-        """What is found out before each group."""
-        if self.is_away:
-            self._return()
-        self._guard(self.look_at_clock)
-
-    def _keep_house(self, *, is_idle: bool) -> None:
-        """What is done now and then between groups."""
-        now = time.monotonic()
-        waiting = len(self._to_tell)
-        self.write_in_time(now, is_idle=is_idle or waiting > 0)
-        self._tell_written(waiting)
-        if self.store.is_server and now >= self._next_look and not self.is_away:
-            self._guard(self._look_for_rest)
-        if self._is_erasing and not self.is_away:
-            self._guard(self._erase)
-        if self._listener is not None and now >= self._next_beat and not self.is_away:
-            self._guard(self._beat)
-
-    def _next(self) -> list[Request] | None:
-        """What waits, as one group; an empty one where only time has passed; None at the end."""
-        with self._wake:
-            while not self._waiting:
-                if self._stopping:
-                    return None
-                if self._to_tell or (self._finished and not self.is_away) or (self._is_leaving and self._forgetting):
-                    return []
-                if self._wake.wait(self._idle()):
-                    continue
-                return []
-            taken: list[Request] = []
-            size = 0
-            while self._waiting and (not taken or size + len(self._waiting[0][1]) <= self.settings.group):
-                if is_control(self._waiting[0]) and taken:
-                    break
-                request, rest = in_two(self._waiting.popleft())
-                taken.append(request)
-                size += len(request[1])
-                if rest is not None:  # the others come first
-                    self._waiting.append(rest)
-                    break
-                if is_control(request):  # a group of its own
-                    break
-            self._events -= size
-            self.counters.queued = self._events
-            return taken
-
-    def _do(self, requests: list[Request], *, again: bool = False) -> None:
-        """One group, from the requests to their answers."""
-        if self.is_away:
-            self._tell(self._deliver, [(ticket, _away()) for ticket, _ in requests])
-            return
-        try:
-            answers = self._try(requests)
+        except NotLeader as error:
+            self._leave(str(error), _lost())
         except self.store.failures as error:
-            if not self.store.is_server:
-                raise
-            # A session that was idle may be gone though the server is there: a new one does the group once more. If
-            # the group was committed after all, its ids are known, and nothing is done twice.
-            self._leave(error)
-            if not again:
-                self._return()
-            self._do(requests, again=True)
-            return
+            sentence = " ".join(str(error).split()) or type(error).__name__
+            if self.store.is_server:
+                self._leave(f"the store is away, requests are refused until it answers: {sentence}", _away())
+            else:
+                self.hooks.on_failure(f"the store could not be written: {error}")
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
+            self.hooks.on_failure(f"the store could not be written: {error}")
+        finally:
+            for reader in list(self.behind.readers):
+                reader.set()
+
+    def _turn(self, requests: list[Request]) -> None:
+        """Some requests, and what is to be done beside them."""
+        self.counters.queued = self.intake.events
+        self.listening.look_at_clock(self.streams)
+        if requests or self._is_due():
+            self._do(requests)
+        chores, waiting = self.chores, len(self.behind.readers)
+        with suppress(StoreBusy):  # later again: the log has it
+            self.write_in_time(is_idle=not requests)
+        if not self.behind.pending:
+            for _ in range(waiting):
+                self.behind.readers.popleft().set()
+        if chores.jobs:
+            self._do_job(*chores.jobs.popleft())
+        if chores.deleting:
+            self.delete_some()
+        if chores.spent:
+            with suppress(StoreBusy):
+                chores.delete_spent(self.store)
+        self._tell(self.history.refused())
+        if chores.is_erasing:
+            chores.is_erasing = not self.store.erase()
+        self.listening.beat_in_time()
+        self.store.stay()
+
+    def _idle(self) -> float:
+        """Seconds to wait for a request; a minute at most, so that the clock is looked at."""
+        chores = self.chores
+        if chores.resuming or chores.deleting or chores.jobs or chores.spent:
+            return 0.0
+        if self.behind.pending:
+            return IDLE_SECONDS
+        waits = [AGE_SECONDS if self._has_ages else BEAT, self.listening.wait]
+        waits += [ERASE_SECONDS] if chores.is_erasing else []
+        waits += [RENEWAL] if self.store.is_server else []
+        return min(waits)
+
+    def _do_job(self, job: Callable[[], Any], done: Future[Any]) -> None:
+        try:
+            done.set_result(job())
+        except self.store.failures as error:
+            done.set_exception(error)
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever asked for it hears of it
+            self.forget()
+            done.set_exception(error)
+
+    def _do(self, requests: list[Request]) -> None:
+        """One group, from the requests to their answers."""
+        try:
+            answers = self.process(requests)
+        except NotLeader:
+            self._refuse(requests, _lost())
+            raise
+        except self.store.failures:
+            if self.store.is_server:
+                self._refuse(requests, _away())
+            raise
         except StoreBusy as error:
             _log.warning("a group was refused: %s", error)
-            self._guard(self.forget)
+            self.forget()
             refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
             answers = [(ticket, refusal) for ticket, _ in requests]
         except Exception:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
-            self._guard(self.forget)
+            self.forget()
             if len(requests) > 1:
-                for request in requests:
-                    self._do([request])
+                self._do_each(requests)
                 return
             self.counters.rejected["internal"] += 1
             refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
-        if answers or not requests:  # what is to be forgotten is answered later
-            self._tell(self._deliver, answers)
+        self._tell(answers)
 
-    # ---- a database that goes and comes -----------------------------------------------------------------------------
+    def _do_each(self, requests: list[Request]) -> None:
+        """One by one, for one of them has a fault."""
+        for at, request in enumerate(requests):
+            try:
+                self._do([request])
+            except BaseException as error:
+                self._refuse(requests[at + 1 :], _lost() if isinstance(error, NotLeader) else _away())
+                raise
 
-    def _leave(self, error: Exception) -> None:
-        """The session is given up, with all that memory has."""
-        _log.warning("the store is away, requests are refused until it answers: %s", _one_line(error))
-        self.is_away = True
-        if self._left is None:
-            self._left = self.clock()
-        self._unwritten = Unwritten()
-        self._streams.clear()
-        self._tables.clear()
-        self._resuming.clear()
-        self._deleting.clear()
-        self.reworks.clear()  # a group may have been committed that they have not noted: they begin again
+    def _tell(self, answers: list[tuple[Any, Answer]]) -> None:
+        """Deliver answers. An error of whoever gets them is logged and does not stop the engine."""
+        if not answers:
+            return
+        try:
+            self.hooks.deliver(joined(answers))
+        except Exception:  # noqa: BLE001 - whatever it is
+            _log.exception("what was committed could not be delivered")
+
+    def _refuse(self, requests: list[Request], refusal: Refusal) -> None:
+        self._tell([(ticket, refusal) for ticket, _ in requests])
+
+    def _leave(self, sentence: str, refusal: Refusal) -> None:
+        """The database went away, or another process leads: the next engine goes on from the log."""
+        self.intake.is_lost = True
+        self.intake.close(refusal)
+        while waiting := self.intake.take(lambda: 0.0):
+            self._refuse(waiting, refusal)
+        self._tell(self.history.refused_by(refusal))
         with suppress(Exception):
             self.store.close()
+        self.hooks.on_loss(sentence, refusal)
 
-    def _return(self) -> None:
-        """Try to open a new session. The store must still be the one that this engine was started for."""
-        assert self._url is not None  # noqa: S101 - it was opened
-        failures: tuple[type[Exception], ...] = (*self.store.failures, InvalidInput)
-        with ExitStack() as opened:
-            try:
-                store = open_store(self._url)
-                opened.callback(store.close)
-                meta = get_meta(store.connection)
-            except failures:  # still away, or in the hands of a command
-                return
-            if not self._is_as_it_was(meta):
-                return
-            opened.pop_all()
-        self.store, self.is_away = store, False
-        self._guard(self._look_for_rest)
-        if not self.is_away:
-            self._guard(self._come_back)
-        if not self.is_away:
-            _log.warning("the store answers again")
-
-    def _is_as_it_was(self, meta: dict[str, str]) -> bool:
-        """Whether the store has kept its settings; otherwise the process ends, and the next one takes the new ones."""
-        try:
-            found = check_settings(meta, self.settings)
-        except (InvalidInput, SnapshotMismatch) as error:
-            self.on_failure(str(error))
-            return False
-        if found != self.settings:
-            self.on_failure("the store must keep its settings while it is served, got others")
-        return found == self.settings
-
-    def _come_back(self) -> None:
-        """Nobody could be heard while the database was away."""
-        now = self.clock()
-        self._check_alive(now)
-        if self._listener is not None and self._left is not None and now - self._left > SHORT:
-            with suppress(*self.store.retries, StoreBusy):
-                note_downtime(self.store, self._left, now)
-            self._downtimes = downtimes(self.store.connection, now)
-        self._left = None
-
-    def _guard(self, work: Callable[[], None]) -> None:
-        """Do something between two groups; a server may go away meanwhile."""
-        try:
-            work()
-        except self.store.failures as error:
-            if not self.store.is_server:
-                raise
-            self._leave(error)
-
-    def _finish(self) -> None:
-        """The last thing before the end."""
-        with suppress(StoreBusy):  # the next start does it
-            self.write_out()
-        self._beat()
-
-    def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
-        """A group, once more where another process was there first."""
-        for _ in range(TRIES - 1):
-            try:
-                return self.process(requests)
-            except self.store.retries:
-                self.forget()
-        return self.process(requests)
+    # ---- one group --------------------------------------------------------------------------------------------------
 
     def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
         if requests and is_control(requests[0]):
             (request,) = requests
-            return self._control(*request)
-        if self._unwritten and (self._resuming or self._is_age_due()):
+            joins = type(request[1][0]) is StreamSettings
+            if (done := self._join(*request) if joins else self._control(*request)) is not None:
+                return done
+        chores = self.chores
+        if self.behind.pending and (chores.resuming or self._is_age_due()):
             self.write_out()  # the tables are asked what is to be done
-        now, store = self.clock(), self.store
-        store.begin()
-        passed = Passed(*self._come_of_age(now), self._overdue(now))
-        plan = self._learn(requests, now, passed)
+        now = self.clock()
+        aged, resumed = self._come_of_age(now)
+        overdue = self.listening.overdue(now, self.streams, self.behind.pending)
+        plan = self._decide(requests, now, aged, resumed, overdue)
         started = time.perf_counter()
-        if not plan.changes:
-            store.rollback()
-        else:
-            self._unwritten.add(plan, now)
-            if self._may_wait(plan, requests, passed):
-                store.note(JournalRow.of(now, requests, plan.changes.inserted))
-                store.commit()
-                self._unwritten.keep(plan, time.monotonic())
-            else:
-                self._write()
-                self._note(plan)
+        if plan.changes:
+            self._commit(plan)
             self.counters.commit_seconds.add(time.perf_counter() - started)
-        for number in passed.resumed:
-            self._resuming.pop(number, None)
-        self._drop_unused(plan.names)
+        if not plan.log:  # the answers were read: another process may have led meanwhile, and have others
+            self.store.stay()
+        for number in resumed:
+            chores.resuming.pop(number, None)
         self.counters.count(plan, sum(len(events) for _, events in requests))
+        if plan.corrected:
+            self.history.wake()
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
-    def _learn(self, requests: list[Request], now: float, passed: Passed) -> Plan:
+    def _decide(
+        self,
+        requests: list[Request],
+        now: float,
+        aged: list[tuple[str, Record]],
+        resumed: dict[int, str],
+        overdue: dict[int, str],
+    ) -> Plan:
         """What a group does to the streams in memory, and has still to be written."""
-        store, asked = self.store, [e for _, events in requests for e in events if type(e) is not InvalidEvent]
-        names = {event.stream for event in asked}
-        names.update(name for name, _ in passed.aged)
-        names.update(passed.resumed.values())
-        names.update(passed.overdue.values())
-        if loaded := store.streams(names, self._streams):
-            self._load(loaded)
-        streams = self._streams
-        # Another process may have renamed one since: then it is done in the next group.
-        aged = [(name, record) for name, record in passed.aged if _is(streams.get(name), record.stream)]
-        passed.resumed = {number: name for number, name in passed.resumed.items() if _is(streams.get(name), number)}
-        ids = [(state.number, event.id) for event in asked if (state := streams.get(event.stream)) is not None]
+        events = [event for _, events in requests for event in events if type(event) is not InvalidEvent]
+        names = {event.stream for event in events}
+        names.update(name for name, _ in aged)
+        names.update(resumed.values())
+        names.update(overdue.values())
+        streams = self.streams
+        streams.load(names)
+        ids = [(state.number, event.id) for event in events if (state := streams.get(event.stream)) is not None]
         ids += [(record.stream, record.id) for _, record in aged]
-        known, others = self._unwritten.find(ids)
+        known, others = self.behind.pending.find(ids)
         if others:
-            known |= store.known(others)
-        plan = Plan(self.settings, streams, known, now, self.model.method, live=self.is_live)
-        plan.names = names
-        plan.age(aged, [streams[name] for name in passed.resumed.values()])
-        for state in self._still_overdue(passed.overdue, now):
+            known |= self.store.known(others)
+        first = self.end.position + 1, self.end.stream + 1
+        plan = Plan(
+            self.settings, streams, known, now, self.model, position=first[0], number=first[1], live=self.is_live
+        )
+        plan.age(aged, [streams[name] for name in resumed.values()])
+        for state in self.listening.still_overdue(overdue, now, streams):
             plan.ask(state)
-        for _, events in requests:
-            plan.take(events)
-        if plan.begun:
-            plan.number_streams(store.create(list(plan.begun)))
-            self._streams.update(plan.begun)
-        self._fold(plan, now)
+        for _, asked in requests:
+            plan.take(asked)
+        self._learn(plan)
+        streams.update(plan.begun)
+        streams.use(names)
         return plan
 
-    # ---- groups that are answered and not in their tables yet: see `unwritten` --------------------------------------
+    def _learn(self, fold: GroupFold) -> None:
+        """The streams of a group learn; new alarms are beside the other changes."""
+        made, touched = fold.run(self.model), list(fold.changes.streams.values())
+        fold.changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], fold.now) for raised in made.raised]
 
-    def _may_wait(self, plan: Plan, requests: list[Request], passed: Passed) -> bool:
-        """Whether a group may be in the journal alone, for now.
-
-        Not if it does more than it was asked, such as to draw the secret of a new shape; or if somebody else has to
-        read what it does: alarms, and corrections, which are replayed from the tables. And not if its client sends a
-        request, waits, and sends the next.
-        """
-        changes = plan.changes
-        return (
-            self.may_defer
-            and (bool(self._unwritten) or len(requests) > 1 or bool(self._waiting))
-            and not (passed.aged or passed.resumed or passed.overdue)
-            and not (changes.shaped or changes.forgotten or changes.alarms or changes.ended or changes.corrections)
-            and not (self.reworks or self.store.has_corrections)
-            and len(self._tables) <= MOST_TABLES
-        )
+    def _commit(self, plan: Plan) -> None:
+        """Put a group into the log, and into the tables too if they may not wait."""
+        store, is_now = self.store, not self.behind.may_wait
+        if plan.log or is_now:
+            store.begin()
+            store.append(plan.log)
+        self.end = LogEnd(plan.position - 1, plan.number - 1)
+        self.behind.pending.add(plan, time.monotonic())
+        if is_now:
+            self._write()
+        elif plan.log:
+            store.commit()
 
     def _write(self) -> None:
-        """Write and commit everything that is unwritten, inside a group."""
-        if self._listener is not None and self._unwritten.is_to_be_heard:
-            self._hear()
-        changes = self._unwritten.finish()
+        """Write everything that is in the log alone into the tables, and commit."""
+        pending = self.behind.pending
+        self.listening.hear(pending, live=self.is_live)
+        changes = pending.finish()
         self.store.write(rows_of(changes))
-        if self._unwritten:
-            self.store.clear_journal()
+        set_meta(self.store.connection, "flushed", str(self.end.position))
         self.store.commit()
-        self._unwritten = Unwritten()
-        if changes.alarms and self.on_alarm is not None:
-            self._tell(self.on_alarm, changes.alarms)
+        self.behind.pending = Pending()
+        self.streams.drop_unused()
+        if changes.alarms and self.hooks.on_alarm is not None:
+            try:
+                self.hooks.on_alarm(changes.alarms)
+            except Exception:  # noqa: BLE001 - whatever it is
+                _log.exception("alarms could not be told")
 
     def write_out(self) -> None:
-        """Write everything that is in the journal alone into the tables."""
-        if self._unwritten:
+        """The tables follow the log."""
+        if self.behind.pending:
             began = time.monotonic()
             self.store.begin()
             self._write()
-            self._drop_unused(set())
-            took = time.monotonic() - began
-            self._patience = min(max(UNWRITTEN_SECONDS, took / WRITING_SHARE), LONGEST_UNWRITTEN)
+            self.behind.learn(time.monotonic() - began)
 
-    def write_in_time(self, now: float, *, is_idle: bool = False) -> None:
-        """Do so if nothing else is to be done, if much is unwritten, or for long."""
-        behind = self._unwritten
-        if behind and (is_idle or now >= behind.since + self._patience or behind.size >= MOST_UNWRITTEN):
-            with suppress(StoreBusy):  # later again: the journal has it
-                self._guard(self.write_out)
+    def write_in_time(self, *, is_idle: bool = False) -> None:
+        """They do so if nothing else is to be done, if they are far behind, or for long."""
+        if self.behind.is_due(is_idle=is_idle, is_full=self.streams.is_full):
+            self.write_out()
 
-    def _tell_written(self, count: int) -> None:
-        """Let the first of those go on who wait until nothing is unwritten."""
-        with self._wake:
-            told, self._to_tell = self._to_tell[:count], self._to_tell[count:]
-        for written in told:
-            written.set()
+    def forget(self) -> None:
+        """A group was aborted: memory may be ahead of the store. What is in the log alone happens once more."""
+        self.store.rollback()
+        self.streams.clear()
+        self.behind.pending = Pending()
+        with suppress(StoreBusy):  # the tables follow later: the log has it
+            self.recover(is_start=False)
 
-    def do_again(self, groups: list[JournalRow]) -> None:
-        """Do the groups of the journal once more, on the streams as the tables have them.
+    # ---- what is in the log alone -----------------------------------------------------------------------------------
 
-        The answers that were given stay, also where this machine computes others.
-        """
-        if groups and self._listener is not None:
-            self._downtimes = downtimes(self.store.connection, groups[0].time)
+    def recover(self, *, is_start: bool = True) -> None:
+        """Go on from the log: what is behind the tables happens once more, with the answers that were given."""
+        connection = self.store.connection
+        flushed = int(get_meta(connection).get("flushed", "0"))
+        self.end = LogEnd(last_position(connection), last_stream(connection))
+        self.chores.read(connection)
+        if self.end.position > flushed:
+            rest = self.store.ops(flushed)
+            self.listening.read_downtimes(rest[0].at)
+            self._play(rest)
+            if is_start:
+                _log.warning("a process before had no time to write %d operations into the tables", len(rest))
+            self.write_out()
+
+    def _play(self, rest: list[Op]) -> None:
+        """Operations of the log, on the streams as the tables have them."""
+        events: dict[tuple[int, int], Record] = {}
         differences = list[float]()
-        for now, requests, told, _ in groups:
-            plan = self._learn(unpacked(requests), now, Passed([], {}, {}))
-            differences += plan.keep_told(told)
-            self._unwritten.add(plan, now)
-            self._unwritten.keep(plan, time.monotonic())
+        for first in range(0, len(rest), PLAYED_AT_ONCE):
+            part = rest[first : first + PLAYED_AT_ONCE]
+            fold = GroupFold(part[0].at, is_noticed=self.listening.listener is not None, live=self.is_live)
+            for op in part:
+                if op.kind == ops.BEGIN:
+                    self.streams[op.id or ""] = StreamState(op.id or "", number=op.stream)
+                    self.end.stream = max(self.end.stream, op.stream)
+            streams = self.streams.load_numbers({op.stream for op in part})
+            events |= {(op.stream, op.nth): record_of(op) for op in part if op.kind == ops.FORECAST}
+            asked = {(op.stream, op.nth) for op in part if op.nth >= 0 and op.kind != ops.NAME}
+            events |= self.store.numbered([event for event in asked if event not in events])
+            for op in part:
+                fold.now = op.at
+                if op.kind != ops.BEGIN:
+                    fold.do(op, streams[op.stream], events.get((op.stream, op.nth)), {})
+            self._learn(fold)
+            differences += fold.differences
+            self.behind.pending.add(fold, time.monotonic())
         if differences:
             _log.warning(
-                "the journal has %d forecasts that this machine computes otherwise, by %.3g at most: the answers that "
+                "the log has %d forecasts that this machine computes otherwise, by %.3g at most: the answers that "
                 "were given stay",
                 *(len(differences), max(differences)),
             )
 
-    def _load(self, loaded: dict[str, StreamState]) -> None:
-        """Streams from the store."""
-        connection, watched, streams = self.store.connection, self.model.watched, list(loaded.values())
-        unread = [
-            settled_after(connection, state.number, first_unread(state.monitor)) if watched and state.monitor else {}
-            for state in streams
-        ]
-        if self._listener is not None:
-            self._listener.check([state.notice for state in streams if state.notice is not None])
-        else:
-            for state in streams:  # it would not know what has come meanwhile
-                state.notice = state.deadline = None
-        grouped = [state for state in streams if state.shape.groups is not None]
-        self.model.load(streams, unread, {state.name: stored_cells(connection, state.number) for state in grouped})
-        for state in grouped:
-            if state.shape.groups is not None and state.shape.groups.names:
-                names = stored_names(connection, state.number)
-                state.book = {word: value for word, _, value in names}
-                state.named = names[-1][1] + 1 if names else 0
-        self._streams.update(loaded)
+    # ---- what happens without a request -----------------------------------------------------------------------------
 
-    def _drop_unused(self, names: set[str]) -> None:
-        """Forget the streams that were not used for longest, where there are too many of them or of their tables."""
-        streams, is_half_full = self._streams, len(self._streams) > MOST_STREAMS // 2
-        for name in names:
-            state = streams.get(name)
-            if state is None:
-                continue
-            if is_half_full:  # the order takes time, and is needed only where some have to leave
-                del streams[name]
-                streams[name] = state
-            if state.table is not None:
-                self._tables.pop(name, None)
-                self._tables[name] = None
-        if self._unwritten:  # some are ahead of the store
-            return
-        if len(streams) > MOST_STREAMS:  # many at once: to look for the first one passes all that are gone
-            kept = max(len(names), MOST_STREAMS * 3 // 4)
-            for name in list(islice(streams, len(streams) - kept)):
-                del streams[name]
-                self._tables.pop(name, None)
-        while len(self._tables) > MOST_TABLES and (oldest := next(iter(self._tables))) not in names:
-            del self._tables[oldest]
-            self._streams.pop(oldest, None)
+    @property
+    def _has_ages(self) -> bool:
+        return self.settings.mature is not None or self.settings.expire is not None
 
-    def _fold(self, plan: Plan, now: float) -> None:
-        """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
-        asked, touched = plan.operations, list(plan.changes.streams.values())
-        asked.close()
-        made = Folded([], [], [], {})
-        if touched:
-            columns = asked.slots, asked.scores, asked.outcomes, asked.own, asked.receipts
-            made = self.model.fold(touched, *columns, plan.given_up, asked.given)
-        changes = plan.finish(made)
-        changes.alarms += [AlarmInfo.of(raised, touched[raised.slot], now) for raised in made.raised]
+    def _is_due(self) -> bool:
+        """Whether there is something to do without a request."""
+        return bool(self.chores.resuming) or self._is_age_due() or self.listening.is_due
 
-    # ---- what is noticed without outcomes: see `notices` ------------------------------------------------------------
-
-    def listen(self) -> None:
-        """From now on somebody listens. What came before this process is known, and when nobody did."""
-        if self._listener is None:
-            return
-        now, connection = self.clock(), self.store.connection
-        alive = get_meta(connection).get("alive")
-        self._check_alive(now)
-        # Other processes on a server leave signs of life too, from time to time.
-        if alive is not None and now - float(alive) > (2.0 * BEAT if self.store.is_server else 0.0):
-            note_downtime(self.store, float(alive), now)
-        self._downtimes = downtimes(connection, now)
-        self.list_deadlines()
-        self._beat()
-
-    def look_at_clock(self) -> None:
-        """Note the time that this process has not lived through: stopped, asleep, or before the clock was set.
-
-        Streams were not silent then. And nothing expires for a while: outcomes that have waited for the service come
-        first.
-        """
-        if not isinstance(self.clock, ServiceClock):  # a clock that is set by hand
-            return
-        gap, ahead = self.clock.look(), self.clock.disbelieved
-        if self.is_away:  # `_come_back` does the rest
-            return
-        if ahead is not None and not self._is_warned:
-            _log.warning(
-                "the system's clock has jumped by %.0f seconds: the time goes on as before if it jumps back", ahead
-            )
-        self._is_warned = ahead is not None
-        if gap is None:
-            return
-        now = self.clock()
-        if gap.ended < gap.begun:
-            self._set_back(now, gap.begun)
-            return
-        _log.warning("%.0f seconds have passed without this process, or the clock was set", gap.ended - gap.begun)
-        self._expires_from = now + GRACE
-        if self._listener is not None:
-            with suppress(*self.store.retries, StoreBusy):
-                note_downtime(self.store, gap.begun, gap.ended)
-            self._downtimes = downtimes(self.store.connection, now)
-            self._beat()
-
-    def _check_alive(self, now: float) -> None:
-        """Whether the last sign of life is one of the future."""
-        alive = float(get_meta(self.store.connection).get("alive", 0.0))
-        if alive - now > BEAT:
-            self._set_back(now, alive)
-
-    def _set_back(self, now: float, before: float) -> None:
-        """The clock was ahead, and is right now: what the store has of the time ahead must not hold up what comes."""
-        _log.warning("the clock was set back by %.0f seconds", before - now)
-        if self._listener is None:
-            return
-        with suppress(*self.store.retries, StoreBusy):
-            forget_downtimes(self.store, now)
-        for state in self._streams.values():
-            state.due = min(state.due, now)
-        self._downtimes = downtimes(self.store.connection, now)
-        self.list_deadlines()
-        self._beat()
-
-    def leave_sign(self, now: float) -> None:
-        """Somebody has listened until now, at least."""
-        if now > float(get_meta(self.store.connection).get("alive", 0.0)):
-            beat(self.store, now)
-
-    def list_deadlines(self) -> None:
-        """Read when which stream is to be asked."""
-        select = "SELECT deadline, number, name FROM stream WHERE deadline IS NOT NULL"
-        self._deadlines.replace(self.store.connection.all(select))
-        self._next_list = time.monotonic() + LIST_SECONDS
-
-    def _beat(self) -> None:
-        """Leave a sign of life; on a server also see what others have done."""
-        if self._listener is None:
-            return
-        now = self.clock()
-        self._next_beat = time.monotonic() + BEAT
-        with suppress(*self.store.retries, StoreBusy):
-            beat(self.store, now)
-            if self.store.is_server and time.monotonic() >= self._next_list:
-                self._downtimes = downtimes(self.store.connection, now)
-                self.list_deadlines()
-
-    def _overdue(self, now: float) -> dict[int, str]:
-        """Streams of which something should have come by now, as far as memory knows: numbers and names."""
-        found = {}
-        for number, name in self._deadlines.take(now, ASKED_AT_ONCE) if self._listener is not None else ():
-            if self._unwritten.is_to_be_heard and name in self._unwritten.changes.streams:
-                continue  # what has come is heard soon, and says when it is to be asked
-            state = self._streams.get(name)
-            if state is None or state.number != number:  # it may have another name now
-                names = self.store.connection.all(_NAME_OF, (number,))
-                name = names[0][0] if names else ""  # noqa: PLW2901
-            elif state.due > now:
-                self._deadlines.set(number, name, state.due)
-                continue
-            if name:
-                found[number] = name
-        return found
-
-    def _still_overdue(self, found: dict[int, str], now: float) -> Iterator[StreamState]:
-        """Those of them that are so by the store, too."""
-        for number, name in found.items():
-            state = self._streams.get(name)
-            if state is None or state.number != number:
-                continue
-            if state.due < now:
-                yield state
-            else:
-                self._deadlines.set(number, name, state.due)
-
-    def _hear(self) -> None:
-        """The notices of streams hear what has arrived. Alarms and their ends go to the other changes."""
-        assert self._listener is not None  # noqa: S101 - it is asked for
-        behind, changes, now = self._unwritten, self._unwritten.changes, self._unwritten.time
-        arrivals, touched = behind.arrivals(), list(changes.streams.values())
-        overdue = [state.slot for state in behind.overdue]
-        heard = self._listener.hear(
-            [state.notice for state in touched], arrivals, self._downtimes, overdue, now, live=self.is_live
-        )
-        for state, row, deadline in zip(touched, heard.rows, heard.deadlines, strict=True):
-            state.notice, state.deadline = row, deadline
-            state.due = due_at(deadline, now, is_history=state.is_history)
-            self._deadlines.set(state.number, state.name, state.due)
-        for slot, what in heard.ended:
-            changes.ended.append((touched[slot].name, what, now))
-        if heard.alarms:
-            self._raise(heard.alarms, changes, touched, now)
-
-    def _raise(self, found: list[Noticed], changes: Changes, touched: list[StreamState], now: float) -> None:
-        """New alarms. If many streams fall silent within an hour, one of them pages for all."""
-        upstream = {what: self._upstream(what, found, now) for what in SILENCES}
-        for slot, alarm, detail, is_over in found:
-            state, page = touched[slot], alarm.page
-            if page and (cause := upstream.get(alarm.what)) is not None:
-                page, detail = bool(cause), cause  # noqa: PLW2901
-                upstream[alarm.what] = ""
-            state.alarms += 1
-            ended = now if is_over else None
-            changes.alarms.append(
-                AlarmInfo(
-                    *(alarm.at, alarm.since, alarm.what, page, 0, state.name, now, None, ended, NOTICED, detail or None)
-                )
-            )
-
-    def _upstream(self, what: str, found: list[Noticed], now: float) -> str | None:
-        """What the page says that stands for many streams; "" if there was one; None if each pages for itself."""
-        new = sum(alarm.what == what and alarm.page for _, alarm, *_ in found)
-        if not new:
-            return None
-        streams, paged = self.store.connection.all(_SILENT, (now - TOGETHER, now, what))[0]
-        total = int(self.store.connection.all("SELECT count(*) FROM stream WHERE events > 0")[0][0])
-        silent = new + streams
-        if silent < FEWEST or silent <= SHARE * total:
-            return None
-        return "" if paged else f"upstream: {silent} of {total} streams within an hour"
-
-    # ---- what is done to streams ------------------------------------------------------------------------------------
-
-    def _look_for_rest(self) -> None:
-        """What another process has left, or a process before: streams that are being resumed or deleted.
-
-        Another process may also have forgotten what this one was asked to forget.
-        """
-        rows = self.store.connection.all("SELECT number, mode FROM stream WHERE mode <> 0")
-        self._deleting = [number for number, mode in rows if mode == DELETING]
-        self._resuming = dict.fromkeys(number for number, mode in rows if mode & (RESUMING | DROPPING))
-        if self._forgetting:
-            waiting = self.store.connection.all(_IS_FORGETTING)
-            for number in self._forgetting.keys() - {number for (number,) in waiting}:
-                self._answer_forgetting(number)
-        self._next_look = time.monotonic() + (LOOK_SECONDS if not self._forgetting else FORGETTING_SECONDS)
-
-    def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
-        """A control, as a group of its own."""
-        (control,) = events
-        self.write_out()
-        now, store = self.clock(), self.store
-        store.begin()
-        names = {control.stream, control.to} - {""}
-        if loaded := store.streams(names, self._streams):
-            self._load(loaded)
-        state = self._streams.get(control.stream)
-        controls = Controls(store, self.model, self._streams, now)
-        try:
-            done = controls.do(control)
-        except Refusal as refusal:
-            store.rollback()
-            return [(ticket, refusal)]
-        if controls.is_changed:
-            store.commit()
-        else:
-            store.rollback()
-        self._follow(controls, now)
-        if state is not None and state.mode & (RESUMING | DROPPING):
-            self._resuming[state.number] = None
-        if done == FORGETTING and state is not None:  # it is answered when it is done
-            self._forgetting.setdefault(state.number, []).append(ticket)
-            self._next_look = time.monotonic() + FORGETTING_SECONDS
-            if self._reworker is not None:
-                self._reworker.wake()
-            return []
-        return [(ticket, [done])]
-
-    def _follow(self, controls: Controls, now: float) -> None:
-        """What is still to do after a control."""
-        self._deleting += controls.deleted
-        for number in controls.deleted:
-            self._answer_forgetting(number)
-        for changed, seq, verb in controls.noted:
-            if rework := self.reworks.get(changed.number):
-                rework.note(seq, verb, now)
+    def _is_age_due(self) -> bool:
+        """Whether it is time to look for what has come of age; also after the clock has gone back."""
+        looked = self.chores.looked
+        return self._has_ages and not looked <= self.clock() < looked + AGE_SECONDS
 
     def _come_of_age(self, now: float) -> tuple[list[tuple[str, Record]], dict[int, str]]:
-        """What happens without a request; and the streams that are being resumed and have this as their rest."""
-        aged, done = self._aged(now) if self._has_ages else [], dict[int, str]()
-        for number in list(self._resuming):
+        """What is old enough, and what has waited in streams that are resumed; and those that have this as their rest.
+
+        Outcomes are learnt, then forecasts are given up: (stream, event).
+        """
+        aged, is_all, done = list[tuple[str, Record]](), True, dict[int, str]()
+        if self._is_age_due():
+            for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
+                if age is not None and (status == HELD or now >= self.listening.expires_from):
+                    found = self.store.due(status, now - age, AGED_AT_ONCE)
+                    aged += found
+                    is_all &= len(found) < AGED_AT_ONCE
+            self.chores.looked = now if is_all else -np.inf
+        for number in list(self.chores.resuming):
             found = self.store.waiting(number, AGED_AT_ONCE)
             aged += found
             if len(found) < AGED_AT_ONCE:
                 names = self.store.connection.all(_IS_RESUMING, (number,))
                 if names:
                     done[number] = names[0][0]
-                else:  # another process has done it
-                    del self._resuming[number]
+                else:
+                    del self.chores.resuming[number]
         return aged, done
 
+    # ---- what is done to streams ------------------------------------------------------------------------------------
+
+    def _control(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]]:
+        """A control, as a group of its own, which is in the tables at once."""
+        (control,) = events
+        self.write_out()
+        now, store = self.clock(), self.store
+        self.streams.load({control.stream, control.to} - {""})
+        state = self.streams.get(control.stream)
+        controls = Controls(store, self.model, self.streams, now, self.end.position + 1, self.end.stream + 1)
+        store.begin()
+        try:
+            done = controls.do(control)
+        except Refusal as refusal:
+            store.rollback()
+            return [(ticket, refusal)]
+        if controls.log:
+            store.append(controls.log)
+            set_meta(store.connection, "flushed", str(controls.position - 1))
+            store.commit()
+        else:
+            store.rollback()
+        self.end = LogEnd(controls.position - 1, controls.number - 1)
+        self.chores.deleting += controls.deleted
+        answers = [answer for number in controls.deleted for answer in self.history.answered(number)]
+        if state is not None and state.mode & (RESUMING | DROPPING):
+            self.chores.resuming[state.number] = None
+        if controls.is_forgetting and state is not None:  # it is answered when it is done
+            self.history.wait_for(state.number, ticket)
+            return answers
+        return [*answers, (ticket, [done])]
+
+    def _join(self, ticket: Any, events: list[Any]) -> list[tuple[Any, Answer]] | None:
+        """A stream of models is asked to have another one -> the answer; None if this is something else."""
+        (settings,) = events
+        self.streams.load({settings.stream})
+        state = self.streams.get(settings.stream)
+        if state is None or not state.events or state.shape.models is None:
+            return None
+        known = list(state.shape.models.names)
+        if len(settings.models) <= len(known) or settings.models[: len(known)] != known:
+            return None
+        control = Control("join", settings.stream, models=tuple(settings.models[len(known) :]))
+        ((_, answer),) = self._control(ticket, [control])
+        if not isinstance(answer, Refusal):
+            answer = {"stream": settings.stream, **self.streams[settings.stream].shape.described()}
+        return [(ticket, answer)]
+
     def finish_all(self) -> None:
-        """Learn, drop or delete what is to be, for an engine without a thread."""
-        while self._resuming:
+        """Learn, drop, delete, correct and forget what is to be, for an engine without a thread."""
+        while self.chores.resuming:
             self.process([])
-        while self._deleting:
+        while self.chores.deleting:
             self.delete_some()
+        self.history.do_all()
+        while self.chores.spent:
+            self.chores.delete_spent(self.store)
 
     def delete_some(self) -> None:
         """Delete some events of a stream that was deleted."""
-        with suppress(*self.store.retries, StoreBusy):
-            if delete_some(self.store, self._deleting[0], DELETED_AT_ONCE):
-                del self._deleting[0]
-                self._erase()
-
-    def _erase(self) -> None:
-        """What was deleted is gone from the files of the store too, once nobody reads them."""
-        self._is_erasing = not self.store.erase()
-
-    # ---- streams that are made anew: see `rework` -------------------------------------------------------------------
-
-    def _note(self, plan: Plan) -> None:
-        """What a group has done to streams that are being made anew, or are to be."""
-        if plan.changes.corrections and self._reworker is not None:
-            self._reworker.wake()
-        if not self.reworks:
-            return
-        from .rework import operations_of
-
-        slots = {slot: state.number for slot, state in enumerate(plan.changes.streams.values())}
-        for number, rework in list(self.reworks.items()):
-            rework.tail.extend(operations_of(plan, number))
-            rework.given_up += [nth for slot, nth in plan.given_up if slots[slot] == number]
-
-    def finish(self, rework: Rework) -> None:
-        """The new state of a stream is there; the engine puts it in its place. From any thread."""
-        self._finished.append(rework)
-        with self._wake:
-            self._wake.notify()
-
-    def _put_in_place(self, rework: Rework) -> None:
-        """One group: before it nothing has changed, after it everything has."""
-        try:
-            self._apply(rework)
-        except self.store.retries + (StoreBusy,):  # noqa: RUF005 - later again
-            self.forget()
-        except self.store.failures:
-            raise
-        except Exception:  # noqa: BLE001 - a fault of ours, which must not stop the service
-            _log.exception("stream %d could not be made anew", rework.number)
-            self.forget()
-        finally:
-            self.reworks.pop(rework.number, None)
-            rework.ended.set()
-
-    def _apply(self, rework: Rework) -> None:
-        if self.reworks.get(rework.number) is not rework:  # the store was away meanwhile
-            return
-        store, now = self.store, self.clock()
-        store.begin()
-        found = store.connection.all("SELECT name, mode FROM stream WHERE number = ?", (rework.number,))
-        names = [name for name, mode in found if mode != DELETING]
-        for name in names:  # one that was renamed or deleted is not there under its name
-            self._streams.pop(name, None)
-        state = store.streams(names, {}).get(names[0]) if names else None
-        if state is not None and rework.apply(store, state, now):
-            store.commit()
-            store.look_for_corrections()
-            if rework.forgets:
-                self._erase()
-        else:
-            store.rollback()
-        if rework.is_applied or state is None:
-            self._answer_forgetting(rework.number)
-
-    def _answer_forgetting(self, number: int) -> None:
-        """What was to be forgotten of a stream is, or it is gone with its stream."""
-        if tickets := self._forgetting.pop(number, []):
-            self._tell(self._deliver, [(ticket, ["forgotten"]) for ticket in tickets])
-
-    def _refuse_forgetting(self) -> None:
-        """At the end: who waits until something is forgotten is told that the next start does it."""
-        sentence = "the service must run to forget, got one that stops - it is done after the next start"
-        refusal = Refusal("stopping", sentence, None, 503)
-        waiting = [(ticket, refusal) for tickets in self._forgetting.values() for ticket in tickets]
-        self._forgetting.clear()
-        if waiting:
-            self._tell(self._deliver, waiting)
-
-    def progress(self, name: str) -> float | None:
-        """How much of a stream is replayed that is being made anew; None if this process does not do it."""
-        found = [rework for rework in list(self.reworks.values()) if rework.name == name]
-        return found[0].done / max(1, found[0].total) if found else None
-
-    def rework_all(self) -> int:
-        """Apply all corrections that wait, and forget what is to be forgotten -> how many events.
-
-        For an engine without a thread; one that was started does it by itself.
-        """
-        from .rework import Rework, waiting_streams
-
-        changed = 0
-        assert self._url is not None  # noqa: S101 - it was opened
-        connection = open_connection(self._url)
-        try:
-            for number, name in waiting_streams(connection):
-                rework = self.reworks[number] = Rework(number, name)
-                connection.begin_reading()
-                rework.start(connection, self.model)
-                for _ in rework.replay(connection):
-                    pass
-                connection.rollback()
-                self._put_in_place(rework)
-                changed += rework.changed
-        finally:
-            connection.close()
-        return changed
-
-    # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
-
-    def _idle(self) -> float:
-        """Seconds to wait for a request; a minute at most, so that the clock is looked at."""
-        if self.is_away:
-            return AWAY_SECONDS
-        if self._resuming or self._deleting:
-            return 0.0
-        if self._unwritten:
-            return IDLE_UNWRITTEN
-        waits = [AGE_SECONDS if self._has_ages else BEAT]
-        if self.store.is_server:
-            waits.append(max(0.0, self._next_look - time.monotonic()))
-        waits += [ERASE_SECONDS] if self._is_erasing else []
-        if self._listener is not None:
-            waits.append(max(0.0, self._deadlines.first - self.clock()) + SOON)
-        return min(waits)
-
-    def _is_due(self) -> bool:
-        """Whether there is something to do without a request."""
-        return bool(self._resuming) or self._is_age_due() or self._deadlines.first < self.clock()
-
-    def _is_age_due(self) -> bool:
-        """Whether it is time to look for what has come of age; also after the clock has gone back."""
-        return self._has_ages and not self._looked <= self.clock() < self._looked + AGE_SECONDS
-
-    def _aged(self, now: float) -> list[tuple[str, Record]]:
-        """Outcomes that are old enough to be learnt, then forecasts that are given up: (stream, event)."""
-        if not self._is_age_due():
-            return []
-        aged, is_all = list[tuple[str, Record]](), True
-        for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
-            if age is not None and (status == HELD or now >= self._expires_from):
-                found = self.store.due(status, now - age, AGED_AT_ONCE)
-                aged += found
-                is_all &= len(found) < AGED_AT_ONCE
-        self._looked = now if is_all else -np.inf
-        return aged
-
-    # ---- inner ------------------------------------------------------------------------------------------------------
-
-    def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
-        """Call a listener. Its errors are logged and do not stop the engine."""
-        if listener is self._deliver:
-            what = joined(what)
-        try:
-            listener(what)
-        except Exception:  # noqa: BLE001 - whatever it is
-            _log.exception("what was committed could not be delivered")
-
-    def forget(self) -> None:
-        """A group was aborted: drop the cached streams, which may be ahead of the store. They are read again."""
-        self.store.rollback()
-        self._streams.clear()
-        self._tables.clear()
-        self._unwritten = Unwritten()
-        if self.may_defer:
-            self.do_again(read_journal(self.store))
+        with suppress(StoreBusy):
+            if delete_some(self.store, self.chores.deleting[0], DELETED_AT_ONCE):
+                del self.chores.deleting[0]
+                self.chores.is_erasing = not self.store.erase()
 
 
-@dataclass
-class Passed:
-    """What happens because time has passed."""
-
-    aged: list[tuple[str, Record]]  # outcomes that are learnt now, and forecasts that are given up: (stream, event)
-    resumed: dict[int, str]  # streams of which nothing waits any more, and
-    overdue: dict[int, str]  # those of which something should have come by now: numbers and names
-
-
-@dataclass(frozen=True)
-class PartTicket:
-    """The ticket of a part of a request, which is answered with its last part."""
-
-    ticket: Any
-    answers: list[Any]  # of the parts so far
-    is_last: bool = False
-
-
-def in_two(request: Request) -> tuple[Request, Request | None]:
-    """A request, or what is done of it now and what is done later.
-
-    Many outcomes are found at as many places of a large store. They need not be learnt together, so others do not have
-    to wait for all of them.
-    """
-    ticket, events = request
-    if len(events) <= OUTCOMES_AT_ONCE or isinstance(events[0], (ForecastEvent, Control)):
-        if not isinstance(ticket, PartTicket):
-            return request, None
-        return (replace(ticket, is_last=True), events), None
-    part = ticket if isinstance(ticket, PartTicket) else PartTicket(ticket, [])
-    return (part, events[:OUTCOMES_AT_ONCE]), (part, events[OUTCOMES_AT_ONCE:])
-
-
-def joined(answers: list[tuple[Any, Answer]]) -> list[tuple[Any, Answer]]:
-    """Answers, with the parts of a request as one: what was refused refuses all of it."""
-    whole: list[tuple[Any, Answer]] = []
-    for ticket, answer in answers:
-        if not isinstance(ticket, PartTicket):
-            whole.append((ticket, answer))
-            continue
-        ticket.answers.append(answer)
-        if ticket.is_last:
-            refused = [each for each in ticket.answers if isinstance(each, Refusal)]
-            whole.append((ticket.ticket, refused[0] if refused else [told for each in ticket.answers for told in each]))
-    return whole
-
-
-def _is(state: StreamState | None, number: int) -> bool:
-    """Whether this is the stream of that number."""
-    return state is not None and state.number == number
-
-
-def is_control(request: tuple[Any, Any]) -> bool:
-    """Whether a request is something that is done to a stream."""
-    return bool(request[1]) and type(request[1][0]) is Control
-
-
-def follow_journal(store: Store) -> None:
-    """Do what a process that was killed had answered and not yet written, with the settings that it had."""
-    groups = read_journal(store)
-    if not groups:
-        return
-    settings = settle_meta(store, EngineSettings())
-    engine = Engine(store, settings, model_of(settings))
-    engine.do_again(groups)
-    engine.write_out()
-    _log.warning("a process before had no time to write %d groups into the tables: they are there now", len(groups))
-
-
-def recover(url: str) -> None:
-    """The same for a store that nobody uses."""
+def catch_up(url: str) -> None:
+    """Write into the tables of a store, which nobody serves, what a process that was killed had no time to write."""
     with closing(open_store(url)) as store:
-        follow_journal(store)
+        settings = settle_meta(store, EngineSettings())
+        Engine(store, settings, model_of(settings)).recover()
 
 
 @contextmanager
@@ -1196,128 +709,9 @@ def on_store(url: str) -> Iterator[Engine]:
         engine.store.close()
 
 
-def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
-    """The store is the truth, and memory is ahead of it: nothing may be answered any more."""
-    _log.critical("%s - the service ends; nothing was answered before its commit", message)
-    sys.stderr.flush()
-    os._exit(FATAL)
+def _lost() -> Refusal:
+    return Refusal("not_ready", "the service must lead the store, got one that stands by - try again", None, 503)
 
 
 def _away() -> Refusal:
     return Refusal("unavailable", "the store must answer, got a database that is away - try again", None, 503)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-# ---- a store and the settings it is opened with: what a replay depends on is written once, and must stay ------------
-
-
-# Those that are changed by `configure`, and what a new store has.
-CONFIGURED: dict[str, Any] = {"monitor": None, "notice": True, "expire": None, "expire_as": None, "mature": None}
-
-
-def settle_meta(store: Store, settings: EngineSettings) -> EngineSettings:
-    """Return the settings of a store; a new store takes those that are given.
-
-    Raises
-    ------
-    InvalidInput : a setting is given that is not the store's.
-    SnapshotMismatch : the preset is not the one that the store was made with.
-    """
-    meta = get_meta(store.connection)
-    if "method" not in meta:
-        made = replace(
-            settings,
-            method=(settings.method or DEFAULT_METHOD).lower(),
-            seed=settings.seed or 0,
-            notice=settings.notice is not False,
-        )
-        model_of(made)  # a bad name is noticed before it is written
-        claim_meta(store.connection, made)
-        meta = get_meta(store.connection)  # another process may have been first
-    return check_settings(meta, settings)
-
-
-def check_settings(meta: dict[str, str], settings: EngineSettings) -> EngineSettings:
-    """Return settings with everything that belongs to the store; raise if one is given that is not the store's."""
-    check_described(meta)
-    known = stored_settings(meta)
-    given = settings.method and settings.method.lower()
-    if given not in {None, known.method}:
-        raise InvalidInput(
-            f"method must be that of the store, {known.method!r}, got {settings.method!r} - "
-            f"`calibeat store configure --method {settings.method}` moves the store to it"
-        )
-    if settings.seed not in {None, known.seed}:
-        raise InvalidInput(f"seed must be that of the store, {known.seed}, got {settings.seed}")
-    for name in CONFIGURED:
-        value, wanted = getattr(known, name), getattr(settings, name)
-        if wanted is not None and wanted != value:
-            option = f"--{name.replace('_', '-')}"
-            typed = setting_text(name, wanted)
-            raise InvalidInput(
-                f"{option} must be that of the store, {setting_text(name, value)}, got {typed} - leave it out, or "
-                f"change it for all who serve the store: `calibeat store configure {option} {typed}`"
-            )
-    return replace(settings, method=known.method, seed=known.seed, **{n: getattr(known, n) for n in CONFIGURED})
-
-
-def stored_settings(meta: dict[str, str]) -> EngineSettings:
-    """Return the settings that a store has: those of a new one, if it was made for a token and never served."""
-    if "method" not in meta:
-        return EngineSettings(method=DEFAULT_METHOD, seed=0, **CONFIGURED)
-    configured = {name: json.loads(meta[name]) for name in CONFIGURED}
-    return EngineSettings(method=meta["method"], seed=int(meta["seed"]), **configured)
-
-
-def setting_text(name: str, value: Any) -> str:
-    """A setting as people type it.
-
-    >>> setting_text("expire", 30 * 86_400.0), setting_text("monitor", 1e6), setting_text("notice", False)
-    ('30d', '1000000', 'off')
-    """
-    if value is None or isinstance(value, bool):
-        return "on" if value else "off"
-    return duration_named(round(value * 1e6)) if name in {"expire", "mature"} else f"{value:.15g}"
-
-
-def write_settings(connection: Connection, settings: EngineSettings) -> None:
-    """Give a store other settings, where no service runs."""
-    known = stored_settings(get_meta(connection))
-    for name in CONFIGURED:
-        set_meta(connection, name, json.dumps(getattr(settings, name)))
-    if known.monitor != settings.monitor:  # monitors that begin, end or change in the middle cannot be replayed
-        set_meta(connection, "monitor_whole", "0")
-
-
-def claim_meta(connection: Connection, settings: EngineSettings) -> None:
-    """Record what belongs to a new store, in one statement. The first process wins."""
-    method = settings.method or DEFAULT_METHOD
-    known = {"method": method, "seed": str(settings.seed or 0), "described": description_of(method)}
-    known |= {name: json.dumps(getattr(settings, name)) for name in CONFIGURED}
-    marks = ", ".join(["(?, ?)"] * len(known))
-    connection.run(
-        f"INSERT INTO meta (name, value) VALUES {marks} ON CONFLICT (name) DO NOTHING",  # noqa: S608 - only marks
-        [part for pair in known.items() for part in pair],
-    )
-
-
-def model_of(settings: EngineSettings) -> Model:
-    """How the streams of a store learn."""
-    return Model.named(settings.method or DEFAULT_METHOD, settings.seed or 0, settings.monitor)
-
-
-def description_of(method: str) -> str:
-    """A method with all its numbers, so that a preset that has changed is noticed."""
-    return repr(method_named(method))
-
-
-def check_described(meta: dict[str, str]) -> None:
-    """Raise if the preset of this name is not the one that the store was made with."""
-    if meta.get("described") != description_of(meta["method"]):
-        raise SnapshotMismatch(
-            f"store must be used with the {meta['method']!r} that it was made with, got one with other numbers - "
-            f"`calibeat store replay --method {meta['method']}` makes its state anew"
-        )

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from heapq import merge
-from itertools import chain, islice, takewhile
+from itertools import islice
 from math import isclose, nan
-from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from calibeat._util.progress import Step, no_progress
 from calibeat._util.words import counted
+from calibeat.core.band import new_record
 from calibeat.core.method import method_named
-from calibeat.core.stats import EVENTS
+from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput
 from calibeat.hosts.groups import GroupTable
 from calibeat.monitor.monitors import first_unread
 
-from .engine import (
+from . import ops
+from .engine import on_store
+from .events import Observed
+from .fold import of_named_classes
+from .history import shape_rows, write_base_row
+from .model import Model
+from .replay import Base, Replay, last_verb, new_version, right_outcomes
+from .rollups import Rollups, weights_of
+from .settings import (
     CONFIGURED,
     EngineSettings,
     check_described,
@@ -32,399 +39,75 @@ from .engine import (
     stored_settings,
     write_settings,
 )
-from .model import Model, StoredCell, StreamBytes, all_cells
-from .plan import of_named_classes
-from .rollups import Rollups
 from .shape import Shape
-from .store import owned, reading
+from .store import owned_store, reading
 from .store.queries import totals_of
-from .store.schema import get_meta, set_meta
+from .store.schema import get_meta, last_position, set_meta
 from .store.types import (
     ASSUMED,
     DELETING,
     EXPIRED,
-    GIVEN_UP,
     HELD,
     HOUR,
-    INSERT_SAID,
     LATE,
     LEARNT,
     PENDING,
     SUMS,
     WAITING,
+    Record,
+    Store,
+    StreamState,
+    numbered,
+    receipt_row,
     replace_cells,
-    settled_after,
     stored_cells,
+    stream_of,
 )
 
-OPERATIONS_AT_ONCE = 5_000  # in one fold
-MOST_SAID = 10_000  # forecasts that are remembered beside those that wait
 STREAMS_AT_ONCE = 500
-_STREAM = (
-    "number, name, seq, events, outcomes, pending, held, expired, since, watched_from, origin, base_seq, base_events, "
-    "text, base, base_monitor"
-)
-_BODY = "LEFT JOIN body ON body.stream = stream.number"
-_WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
-_FORECASTS = (
-    "SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, given, receipt IS NULL, score, forecast, issued, "
-    f"status {_WITHIN} ORDER BY stream, nth"
-)
-_OUTCOMES = (
-    "SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt, given, FALSE, 0.0, 0.0, NULL, "
-    f"status {_WITHIN} AND status IN ({LEARNT}, {ASSUMED}, {LATE}) AND outcome_seq IS NOT NULL "
-    "ORDER BY stream, outcome_seq"
-)
-_CONTROLS = (
-    "SELECT stream, seq, coalesce(nth, -1), time, NULL, seq, NULL, NULL, NULL, FALSE, 0.0, 0.0, NULL, 0, verb "
-    "FROM control "
-    "WHERE stream >= ? AND stream <= ? AND seq IS NOT NULL AND verb <> 'forgotten' ORDER BY stream, seq"
-)
-_WAS_RAW = (
-    "SELECT verb FROM control WHERE stream = ? AND seq < ? AND verb IN ('passthrough', 'resume') "
-    "ORDER BY seq DESC LIMIT 1"
-)
-
-
-Said = tuple[float, int | None, float, bytes | None]  # forecast, the class that is named, its score, all forecasts
+EVENTS_AT_ONCE = 5_000
 T = TypeVar("T")
 
-# ---- the log --------------------------------------------------------------------------------------------------------
-#
-# A stream is replayed from its base (nothing, what pruning or forgetting has left, or a state that was imported)
-# through its forecasts, its learnt outcomes and what was done to it, in the order of their numbers. The database reads
-# all three in order, and they are merged here. So only a piece of the log is in memory, and the receipts of forecasts
-# whose outcome comes in a later piece.
 
-
-class Logged(NamedTuple):
-    """An operation of the log: a forecast, a learnt outcome, or something that was done to the stream."""
-
-    number: int  # among the operations of its stream
-    nth: int
-    time: float | None
-    outcome: int | None  # None: it is no outcome
-    seq: int  # the number of the forecast
-    outcome_seq: int | None
-    receipt: Any  # of outcomes, where a replay needs it
-    given: Any  # beside the score: see `Record`
-    is_bare: bool = False  # of forecasts: without a receipt
-    score: float = nan
-    forecast: float = nan
-    issued: Any = None
-    status: int = LEARNT
-    verb: str = ""  # what was done; empty for forecasts and outcomes
-
-
-@dataclass
-class LoggedStream:
-    """A stream of the log, and what the store says of it."""
-
-    number: int
-    name: str
-    seq: int
-    events: int
-    outcomes: int
-    pending: int
-    held: int
-    expired: int
-    since: int
-    watched_from: int
-    origin: str | None
-    base_seq: int
-    base_events: int
-    shape: Shape
-    base: bytes | None
-    base_monitor: bytes | None
-    state: bytes | None
-    monitor: bytes | None
-
-
-def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[LoggedStream]]:
-    """All streams, some hundred at a time, in the order of their numbers."""
-    columns, body = (f"{_STREAM}, state, monitor", _BODY) if with_state else (f"{_STREAM}, NULL, NULL", "")
+def streams_of(connection: Any) -> Iterator[StreamState]:
+    """All streams, in the order of their numbers."""
     last = -1
     while True:
         rows = connection.all(
-            f"SELECT {columns} FROM stream {body} LEFT JOIN shape ON shape.stream = stream.number "  # noqa: S608
-            f"WHERE number > ? AND mode <> {DELETING} ORDER BY number LIMIT {STREAMS_AT_ONCE}",
+            f"SELECT number FROM stream WHERE number > ? AND mode <> {DELETING} ORDER BY number "  # noqa: S608
+            f"LIMIT {STREAMS_AT_ONCE}",
             (last,),
         )
         if not rows:
             return
-        found = [_logged_stream(*row) for row in rows]
-        last = found[-1].number
-        yield found
+        for (number,) in rows:
+            last = number
+            if (stream := stream_of(connection, number)) is not None:
+                yield stream
 
 
-def stream_of(connection: Any, number: int) -> LoggedStream | None:
-    """One stream."""
-    rows = connection.all(
-        f"SELECT {_STREAM}, state, monitor FROM stream {_BODY} "  # noqa: S608 - our own text
-        "LEFT JOIN shape ON shape.stream = stream.number "
-        f"WHERE number = ? AND mode <> {DELETING}",
-        (number,),
-    )
-    return _logged_stream(*rows[0]) if rows else None
-
-
-def _logged_stream(*row: Any) -> LoggedStream:
-    shape, blobs = Shape.from_text(row[13]), map(_bytes, row[14:])
-    return LoggedStream(*row[:13], shape, *blobs)  # type: ignore[call-arg]  # as selected
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-class InOrder(Generic[T]):
-    """Rows of some streams: those of several statements, merged by stream and by the column behind it."""
-
-    def __init__(self, connection: Any, group: list[LoggedStream], make: Callable[..., T], *statements: str) -> None:
-        within = (group[0].number, group[-1].number)
-        # `chain`, because `merge` would close a cursor that is left over, perhaps after its connection.
-        cursors = [chain(connection.each(statement, within)) for statement in statements]
-        self._rows = merge(*cursors, key=itemgetter(0, 1))
-        self._make = make
-        self._next: Any = next(self._rows, None)
-
-    def of(self, stream: LoggedStream) -> Iterator[T]:
-        """Those of a stream; streams are asked for in their order, and what was left of the ones before is skipped."""
-        number = stream.number
-        while self._next is not None and self._next[0] <= number:
-            row = self._next
-            self._next = next(self._rows, None)
-            if row[0] == number:
-                yield self._make(*row[1:])
-
-
-Log = InOrder[Logged]
-
-
-def log_of(connection: Any, group: list[LoggedStream]) -> Log:
-    """The operations of some streams, in the order of their numbers."""
-    return InOrder(connection, group, Logged, _FORECASTS, _OUTCOMES, _CONTROLS)
-
-
-def pieces(items: Iterator[T], size: int | None = None) -> Iterator[list[T]]:
+def pieces(items: Iterator[T]) -> Iterator[list[T]]:
     """Some at a time."""
-    while piece := list(islice(items, size or OPERATIONS_AT_ONCE)):
+    while piece := list(islice(items, EVENTS_AT_ONCE)):
         yield piece
 
 
-# ---- one stream ---------------------------------------------------------------------------------------------------
+def _played(connection: Any, replay: Replay, until: int, step: Step) -> Replay:
+    """Replay a stream up to a position of the log."""
+    replay.start(connection)
+    for part in replay.log(connection, until):
+        replay.feed(part)
+        step(len(part))
+    replay.finish()
+    return replay
 
 
-class ReplayedEvent(NamedTuple):
-    """A forecast of the log as a replay makes it; of K classes also all K of them, as bytes, and which was named."""
-
-    event: Logged
-    forecast: float
-    receipt: bytes
-    issued: bytes | None
-    named: int | None
-    is_raw: bool  # the score was told instead
-
-    @property
-    def is_as_told(self) -> bool:
-        """Whether the log has what was to be told."""
-        event, issued = self.event, _bytes(self.event.issued)
-        if self.is_raw:
-            return bool(event.forecast == event.score and (self.issued is None or issued == _bytes(event.given)))
-        return bool(event.forecast == self.forecast and issued == self.issued)
-
-
-class Play:
-    """A stream that is replayed: operations go in, forecasts and receipts come out.
-
-    The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO. With
-    `keeps_all` so are those of forecasts whose outcome may come after the end of the log, and what the method says of
-    events that the monitor has still to read.
-    """
-
-    def __init__(self, model: Model, stream: LoggedStream, *, keeps_all: bool = False) -> None:
-        self._model, self._stream, self._keeps_all = model, stream, keeps_all
-        self._unwatched = replace(model, watched=None)
-        self.replayed = StreamBytes(stream.name, origin=stream.origin, shape=stream.shape)
-        self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
-        self._said: dict[int, Said] = {}  # what the method says where something else was told, by number of the event
-        self._is_raw = False  # the score is told
-
-    def start(self, connection: Any) -> None:
-        """Begin with the base of the stream."""
-        stream, replayed = self._stream, self.replayed
-        replayed.state, replayed.monitor = stream.base, stream.base_monitor
-        self._is_raw = connection.all(_WAS_RAW, (stream.number, stream.base_seq)) == [("passthrough",)]
-        if stream.base is not None:
-            begun = 0 if stream.base_monitor is None else first_unread(stream.base_monitor)
-            unread = settled_after(connection, stream.number, begun, stream.base_seq)
-            grouped = stream.shape.groups is not None
-            cells = {stream.name: stored_cells(connection, stream.number, is_base=True)} if grouped else {}
-            self._model.load([replayed], [unread], cells)
-
-    @property
-    def cells(self) -> list[StoredCell]:
-        """The cells of its groups as they are now."""
-        return [] if self.replayed.table is None else all_cells(self.replayed.table)
-
-    def feed(self, part: list[Logged]) -> list[ReplayedEvent]:
-        """The next operations -> the forecasts among them."""
-        made, first = list[ReplayedEvent](), 0
-        is_watched = bool(part) and part[0].number >= self._stream.watched_from
-        for at, event in enumerate(part):
-            if event.verb or is_watched != (event.number >= self._stream.watched_from):
-                made += self._fold(part[first:at], is_watched=is_watched)
-                is_watched = event.number >= self._stream.watched_from
-                first = at + bool(event.verb)
-                self._do(event.verb)
-        made += self._fold(part[first:], is_watched=is_watched)
-        if self._keeps_all:
-            self._note(made)
-        return made
-
-    def _note(self, made: list[ReplayedEvent]) -> None:
-        """What the method says of events whose outcome the monitor has still to read."""
-        for event, forecast, _, issued, named, _ in made:
-            score = event.score if named is None else float(np.frombuffer(event.given)[named])
-            if forecast != event.forecast or (issued is not None and issued != bytes(event.issued)):
-                self._said[event.nth] = forecast, named, score, issued
-        if len(self._said) > 2 * len(self.open) + MOST_SAID:
-            self._said = self.unread_said()
-
-    def unread_said(self) -> dict[int, Said]:
-        """What it says of those of them that still count."""
-        unread = 2**62 if self.replayed.monitor is None else first_unread(self.replayed.monitor)
-        return {nth: said for nth, said in self._said.items() if nth in self.open or nth >= unread}
-
-    def _do(self, verb: str) -> None:
-        """What was done to the stream."""
-        if verb in {"passthrough", "resume"}:
-            self._is_raw = verb == "passthrough"
-        elif verb == "reset":
-            self._model.begin_anew(self.replayed)
-            self.open.clear()
-
-    def _fold(self, part: list[Logged], *, is_watched: bool) -> list[ReplayedEvent]:
-        if not part:
-            return []
-        places = {event.nth: at for at, event in enumerate(part) if event.outcome is None}
-        own = [-1 if event.outcome is None else places.get(event.nth, -1) for event in part]
-        receipts: list[Any] = [
-            self.open.pop(event.nth, None) or _bytes(event.receipt)
-            for event, at in zip(part, own, strict=True)
-            if at < 0 and event.outcome is not None
-        ]
-        outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
-        scores, given = [event.score for event in part], [_bytes(event.given) for event in part]
-        model = self._model if is_watched else self._unwatched
-        given_up = {(0, event.nth) for event in part if event.status == LATE}
-        made = model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts, given_up, given)
-        self.replayed.changed = []
-        asked = [at for at, event in enumerate(part) if event.outcome is None]
-        found = []
-        for at, receipt in zip(asked, made.receipts, strict=True):
-            named, issued = made.classes.get(at, (None, None))
-            found.append(ReplayedEvent(part[at], made.forecasts[at], receipt, issued, named, self._is_raw))
-        settled = {part[at].nth for at in own if at >= 0}
-        for event, _, receipt, *_ in found:
-            is_expected = event.outcome_seq is not None or (self._keeps_all and not _is_final(event))
-            if is_expected and event.nth not in settled:
-                self.open[event.nth] = receipt
-        return found
-
-    def monitor(self, connection: Any, before: int) -> bytes | None:
-        """The monitor, once it knows which of the forecasts before an operation were given up or forgotten."""
-        which = (self._stream.number, -1, before) * 2
-        self.give_up(nth for (nth,) in connection.each(GIVEN_UP, which))
-        return self.replayed.monitor
-
-    def give_up(self, forecasts: Iterable[int]) -> None:
-        """The monitor waits no longer for the outcomes of these."""
-        self._model.fold([self.replayed], [], [], [], [], given_up=[(0, nth) for nth in forecasts])
-
-
-def _is_final(event: Logged) -> bool:
-    """Whether a forecast was given up for good: its receipt is gone."""
-    return event.status == EXPIRED and event.is_bare
-
-
-class Structure:
-    """Whether the numbers of a stream are right, as its operations come by."""
-
-    def __init__(self, stream: LoggedStream) -> None:
-        self._stream = stream
-        self._number, self._nth = stream.base_seq, stream.base_events  # the next ones
-        self._statuses = [0] * (LATE + 1)
-        self._gap = self._forecast_gap = False
-        self._early = self._bare = self._lost = 0
-        self.outcomes = 0
-
-    def see(self, event: Logged) -> None:
-        """The next operation."""
-        stream, number = self._stream, event.number
-        if number >= stream.base_seq:
-            self._gap |= number != self._number
-            self._number += 1
-        if event.verb:
-            return
-        if event.outcome is None:
-            if event.nth >= stream.base_events:
-                self._forecast_gap |= event.nth != self._nth
-                self._nth += 1
-            self._statuses[event.status] += 1
-            self._bare += event.status in {PENDING, HELD, WAITING} and event.is_bare
-            return
-        self.outcomes += 1
-        self._early += event.seq >= number
-        self._lost += event.seq < stream.base_seq <= number and event.receipt is None
-
-    @property
-    def events(self) -> int:
-        """Forecasts that came by."""
-        return sum(self._statuses)
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether what came by so far can be replayed."""
-        return not (self._gap or self._early or self._lost)
-
-    @property
-    def problem(self) -> str:
-        """What is wrong with the numbers of the stream, all of which came by; or nothing."""
-        stream = self._stream
-        if self._gap or self._number != stream.seq:
-            return f"operations must be numbered from {stream.base_seq} to {stream.seq} without a gap"
-        if self._forecast_gap or self._nth != stream.events:
-            return f"forecasts must be numbered from {stream.base_events} to {stream.events} without a gap"
-        if self._early:
-            return f"outcomes must come after their forecasts, got {self._early} before"
-        for what, statuses in (("pending", {PENDING}), ("held", {HELD, WAITING})):
-            counted = sum(self._statuses[status] for status in statuses)
-            if counted != getattr(stream, what):
-                return f"{what} events must be {getattr(stream, what)}, got {counted}"
-        if self._bare:
-            return f"pending events must have receipts, got {self._bare} without"
-        if self._lost:
-            return f"outcomes of forecasts before the base must have receipts, got {self._lost} without"
-        return ""
-
-    @property
-    def counts(self) -> str:
-        """What is wrong with the counts of the stream, or nothing."""
-        stream, statuses = self._stream, self._statuses
-        learnt = statuses[LEARNT] + statuses[ASSUMED] + statuses[LATE]
-        expired = statuses[EXPIRED] + statuses[ASSUMED] + statuses[LATE]
-        if stream.base_seq == 0 and (learnt, expired) != (stream.outcomes, stream.expired):
-            return f"outcomes and expired must be {stream.outcomes} and {stream.expired}, got {learnt} and {expired}"
-        return ""
-
-
-# ---- the check ----------------------------------------------------------------------------------------------------
+# ---- does a replay give the same? -----------------------------------------------------------------------------------
 
 
 @dataclass
-class Replay:
-    """What a replay has found."""
+class ReplayCheck:
+    """What a replay of all streams has found."""
 
     streams: int = 0
     forecasts: int = 0
@@ -437,21 +120,21 @@ class Replay:
         """Whether store and replay agree in every bit."""
         return not self.differences
 
-    def count(self, structure: Structure) -> None:
+    def count(self, replay: Replay) -> None:
         """One more stream."""
         self.streams += 1
-        self.forecasts += structure.events
-        self.outcomes += structure.outcomes
+        self.forecasts += replay.state.events - replay.base.events
+        self.outcomes += replay.state.outcomes - replay.base.outcomes
 
 
 def model_from(meta: dict[str, str]) -> Model:
     """The model of a store."""
     whole = meta.get("monitor_whole", "1") == "1"
     monitor = json.loads(meta.get("monitor", "null")) if whole else None
-    return Model.named(meta["method"], int(meta["seed"]), monitor)
+    return Model.named(meta["method"], int(meta["seed"]), monitor, band=json.loads(meta["band"]))
 
 
-def replay_check(url: str, step: Step = no_progress) -> Replay:
+def replay_check(url: str, step: Step = no_progress) -> ReplayCheck:
     """Replay all streams of a store from their base and compare every bit: forecasts, rows, monitors, numbers.
 
     A service may use the store meanwhile.
@@ -460,67 +143,54 @@ def replay_check(url: str, step: Step = no_progress) -> Replay:
     ------
     SnapshotMismatch : the preset is not the one that the store was made with.
     """
-    result = Replay()
+    result = ReplayCheck()
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
         model = model_from(meta)
-        for group in streams_of(connection):
-            log = log_of(connection, group)
-            for stream in group:
-                structure = Structure(stream)
-                difference = _compare(connection, model, stream, log, structure, step)
-                if difference:
-                    result.differences.append(f"stream {stream.name!r}: {difference}")
-                result.count(structure)
+        for stream in streams_of(connection):
+            right = right_outcomes(connection, stream.number, stream.applied)
+            since = last_verb(connection, stream.number, ops.APPLY, ops.METHOD)
+            replay = Replay(model, stream, right, compares_after=since)
+            _played(connection, replay, int(meta.get("flushed", "0")), step)
+            difference = _difference(connection, stream, replay)
+            if difference:
+                result.differences.append(f"stream {stream.name!r}: {difference}")
+            result.count(replay)
     return result
 
 
-def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
-    play, first_kept = Play(model, stream), max(stream.since, stream.base_seq)
-    play.start(connection)
-    count, first = 0, ""
-    for part in pieces(log.of(stream)):
-        for event in part:
-            structure.see(event)
-        if structure.is_sound:
-            for made in play.feed([event for event in part if event.number >= stream.base_seq]):
-                event, told = made.event, made.event.score if made.is_raw else made.forecast
-                if event.number >= first_kept and not made.is_as_told and not _is_as_said(connection, stream, made):
-                    count += 1
-                    first = first or f"the first {event.forecast!r} for {told!r} - at {event.nth}"
-        step(len(part))
-    if structure.problem:
-        return structure.problem
-    if count:
-        return f"{count} forecasts differ, {first}"
-    return _state_difference(connection, model, stream, play)
-
-
-def _is_as_said(connection: Any, stream: LoggedStream, made: ReplayedEvent) -> bool:
-    """Whether the service has computed the same as a replay, where another machine had answered: see `unwritten`."""
-    rows = connection.all(
-        "SELECT forecast, issued FROM said WHERE stream = ? AND nth = ?", (stream.number, made.event.nth)
-    )
-    return not made.is_raw and [(p, _bytes(issued)) for p, issued in rows] == [(made.forecast, made.issued)]
-
-
-def _state_difference(connection: Any, model: Model, stream: LoggedStream, play: Play) -> str:
-    """What of the state is not that of the replay, or nothing."""
-    if play.replayed.state != stream.state:
+def _difference(connection: Any, stream: StreamState, replay: Replay) -> str:
+    """What of a stream is not that of its replay, or nothing."""
+    # What another machine has answered stays, and what this service had computed is beside it.
+    other = [record for record in replay.differences if _own(connection, record) != [record.own]]
+    if other:
+        return f"{len(other)} forecasts differ, the first {other[0].forecast!r} - at {other[0].nth}"
+    if replay.other_bands:
+        return f"{replay.other_bands} bands differ"
+    state = replay.state
+    for name in ("events", "outcomes", "pending", "held", "expired"):
+        if getattr(stream, name) != getattr(state, name):
+            return f"{name} must be {getattr(state, name)}, got {getattr(stream, name)}"
+    if state.state != stream.state:
         return "the row differs"
-    if stream.shape.groups is not None and play.cells != stored_cells(connection, stream.number):
+    if stream.shape.groups is not None and replay.cells != stored_cells(connection, stream.number):
         return "the cells of its groups differ"
     # The monitor of a stream whose state was imported begins with the first event here.
-    if model.watched is not None and stream.monitor is not None:
-        return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
+    if replay.model.watched is not None and stream.monitor is not None and state.monitor != stream.monitor:
+        return "the monitor differs"
     return ""
 
 
-# ---- rebuild --------------------------------------------------------------------------------------------------------
+def _own(connection: Any, record: Record) -> list[bytes | None]:
+    """What the service has computed of an event, where something else was answered."""
+    return [each.own for each in numbered(connection, record.stream, record.nth)]
 
 
-def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Replay:
+# ---- another method -------------------------------------------------------------------------------------------------
+
+
+def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> ReplayCheck:
     """Rebuild the state from the log: for another method, or with the corrections that wait.
 
     Forecasts that were answered stay as they are. Pending forecasts get receipts of the new method, so that their
@@ -530,25 +200,52 @@ def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Re
     ------
     UnknownMethod, InvalidInput : the method does not exist or does not live in a row, or the store is in use.
     """
-    result = Replay(corrected=apply_waiting(url))
-    with owned(url) as connection:
+    result = ReplayCheck(corrected=apply_waiting(url))
+    with owned_store(url) as store:
+        connection = store.connection
         meta = get_meta(connection)
         chosen = (method or meta["method"]).lower()
-        model = Model.named(chosen, int(meta["seed"]))  # a monitor is about the forecasts of one method: it begins anew
-        for group in streams_of(connection, with_state=False):
-            log = log_of(connection, group)
-            for stream in group:
-                structure = Structure(stream)
-                if stream.shape.groups is not None and not model.has_groups:
-                    raise InvalidInput(
-                        f"method must be auto or gauto, as stream {stream.name!r} has groups, got {chosen!r}"
-                    )
-                _rebuild(connection, model, stream, log, structure, step)
-                result.count(structure)
+        # A monitor is about the forecasts of one method: it begins anew.
+        model = Model.named(chosen, int(meta["seed"]), band=json.loads(meta["band"]))
+        position = last_position(connection)
+        for stream in streams_of(connection):
+            if stream.shape.groups is not None and not model.has_groups:
+                raise InvalidInput(
+                    f"method must be auto or gauto, as stream {stream.name!r} has groups, got {chosen!r}"
+                )
+            if stream.shape.models is not None and chosen != "auto":
+                raise InvalidInput(f"method must be auto, as stream {stream.name!r} has models, got {chosen!r}")
+            right = right_outcomes(connection, stream.number, stream.applied)
+            replay = _played(connection, Replay(model, stream, right, is_anew=True), position, step)
+            _write_anew(store, stream, replay, chosen)
+            result.count(replay)
         set_meta(connection, "method", chosen)
         set_meta(connection, "described", description_of(chosen))
         set_meta(connection, "rebuilt", repr(time.time()))
     return result
+
+
+def _write_anew(store: Store, stream: StreamState, replay: Replay, method: str) -> None:
+    """The state of a stream by another method."""
+    connection, number = store.connection, stream.number
+    position = last_position(connection) + 1
+    store.append([ops.row_of(position, number, ops.METHOD, id=method, at=time.time())])
+    set_meta(connection, "flushed", str(position))
+    connection.run("DELETE FROM receipt WHERE stream = ?", (number,))
+    store.add_receipts(
+        [receipt_row(each, stream.receipts) for each in replay.open.values() if each.receipt is not None]
+    )
+    connection.run("UPDATE event SET own = NULL WHERE stream = ? AND own IS NOT NULL", (number,))
+    if stream.base:
+        replay.base.receipts, _ = new_version(connection, stream, replay.base)
+        store.add_receipts([(row[0], replay.base.receipts, *row[2:]) for row in replay.base.open])
+        write_base_row(connection, number, replay.base)
+    if stream.shape.groups is not None:
+        replace_cells(connection, number, replay.cells)
+        if stream.base:
+            replace_cells(connection, number, replay.base.cells, is_base=True)
+    connection.run("UPDATE stream SET alarms = 0 WHERE number = ?", (number,))
+    connection.run("UPDATE body SET state = ?, monitor = NULL WHERE stream = ?", (replay.state.state, number))
 
 
 def configure(url: str, step: Step = no_progress, *, method: str | None = None, **changes: Any) -> EngineSettings:
@@ -561,81 +258,48 @@ def configure(url: str, step: Step = no_progress, *, method: str | None = None, 
     if method is None and not changes:
         with reading(url) as connection:
             return stored_settings(get_meta(connection))
-    with owned(url) as connection:
-        if "method" not in get_meta(connection):  # it was made for a token, and never served
-            claim_meta(connection, stored_settings({}))
+    with owned_store(url) as store:
+        if "method" not in get_meta(store.connection):  # it was made for a token, and never served
+            claim_meta(store.connection, stored_settings({}))
     if method is not None:
         rebuild(url, method, step)
-    with owned(url) as connection:
-        settings = replace(stored_settings(get_meta(connection)), **changes)
-        model_of(settings)  # which checks the monitor
-        write_settings(connection, settings)
-        return stored_settings(get_meta(connection))
+    with owned_store(url) as store:
+        known = stored_settings(get_meta(store.connection))
+        settings = replace(known, **changes)
+        model = model_of(settings)  # which checks the monitor
+        if settings.band != known.band:
+            _change_band(store, replace(model, watched=None), step)
+        write_settings(store.connection, settings)
+        return stored_settings(get_meta(store.connection))
 
 
-def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
-    """Rebuild one stream, and the receipts of those of its events that need them."""
-    play, base = Play(model, stream), stream.base
-    base_cells: list[StoredCell] | None = None  # None: as they were
-    is_based = stream.base_seq == 0
-    for part in pieces(log.of(stream)):
-        for event in part:
-            structure.see(event)
-        made = play.feed([event for event in part if event.number < stream.base_seq])
-        later = [event for event in part if event.number >= stream.base_seq]
-        if later and not is_based:
-            base, is_based, base_cells = _new_base(model, stream, play.replayed), True, play.cells
-        made += play.feed(later)
-        connection.run_many(
-            "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
-            [(receipt, stream.number, event.nth) for event, _, receipt, *_ in made if _needs(stream, event)],
-        )
-        step(len(part))
-    if not is_based or play.replayed.state is None:
-        base, base_cells = _new_base(model, stream, play.replayed), play.cells
-    if stream.shape.groups is not None:
-        replace_cells(connection, stream.number, play.cells)
-        if base_cells is not None:
-            replace_cells(connection, stream.number, base_cells, is_base=True)
-    connection.run("DELETE FROM said WHERE stream = ?", (stream.number,))  # monitors begin anew
-    connection.run(
-        "UPDATE stream SET base_monitor = NULL, alarms = 0, since = ?, watched_from = ?, base = ?, "
-        "version = version + 1 WHERE number = ?",
-        (stream.seq, stream.seq, base, stream.number),
-    )
-    connection.run("UPDATE body SET state = ?, monitor = NULL WHERE stream = ?", (play.replayed.state, stream.number))
+def _change_band(store: Store, model: Model, step: Step) -> None:
+    """Forecasts are to say how sure they are, or no longer: the record of that is the end of each row.
 
-
-def _keep_said(connection: Any, number: int, play: Play) -> None:
-    """Store what the method says of events that a monitor has still to read, where something else was told."""
-    said = [(number, nth, *of) for nth, of in play.unread_said().items()]
-    connection.run_many("DELETE FROM said WHERE stream = ? AND nth = ?", [row[:2] for row in said])
-    connection.run_many(f"{INSERT_SAID}VALUES (?, ?, ?, ?, ?, ?)", said)
-
-
-def _needs(stream: LoggedStream, event: Logged) -> bool:
-    """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
-    straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
-    return straddles or event.status in {PENDING, HELD, WAITING} or (event.status == EXPIRED and not event.is_bare)
-
-
-def _new_base(model: Model, stream: LoggedStream, replayed: StreamBytes) -> bytes:
-    """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
-    row = model.rows([replayed])
-    row[:, model.method_of(replayed).width + EVENTS] = stream.base_events
-    replayed.state = row.tobytes()
-    return replayed.state
+    It moves no forecast, so receipts and monitors stay. It begins with the base of a stream.
+    """
+    connection, record, stats = store.connection, len(new_record()) * 8, 8 * STATS
+    for stream in streams_of(connection):
+        if stream.shape.numbers > 1 or stream.shape.models is not None:
+            kind = "classes" if stream.shape.models is None else "models"
+            raise InvalidInput(f"band must be off, as stream {stream.name!r} has {kind}, which have none yet")
+        if stream.shape.groups is not None:
+            raise InvalidInput(f"band must be off, as stream {stream.name!r} has groups, which have none yet")
+        base = Base.of(connection, stream)
+        if base.state is not None:
+            row, behind = base.state[:-stats], base.state[-stats:]
+            fresh = np.array(new_record()).tobytes()
+            base.state = (row + fresh if model.method.band else row[:-record]) + behind
+            write_base_row(connection, stream.number, base)
+        right = right_outcomes(connection, stream.number, stream.applied)
+        replay = _played(connection, Replay(model, stream, right), last_position(connection), step)
+        connection.run("UPDATE body SET state = ? WHERE stream = ?", (replay.state.state, stream.number))
 
 
 def apply_waiting(url: str) -> int:
     """Apply the corrections that a service has left, and forget what it was to forget -> how many events."""
-    from .engine import on_store  # which replays with what is here
-
-    with reading(url) as connection:
-        if not connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"):
-            return 0
     with on_store(url) as engine:
-        return engine.rework_all()
+        return engine.history.do_all()
 
 
 # ---- old events go --------------------------------------------------------------------------------------------------
@@ -653,75 +317,108 @@ def prune(url: str, older: float, now: float | None = None, step: Step = no_prog
     """
     before = (time.time() if now is None else now) - older
     deleted = 0
-    with owned(url) as connection:
+    with owned_store(url) as store:
+        connection = store.connection
         meta = get_meta(connection)
         check_described(meta)
-        waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
+        waiting = _waiting(connection)
         if waiting:
             raise InvalidInput(
                 f"store must have no corrections that wait, got {counted(waiting, 'correction')}: "
                 "`calibeat store replay` applies them"
             )
         model = model_from(meta)
-        for group in streams_of(connection, with_state=False):
-            log = log_of(connection, group)
-            for stream in group:
-                deleted += _prune(connection, model, stream, log, before, step)
+        for stream in streams_of(connection):
+            deleted += _prune(store, model, stream, before, step)
         pruned = max(before, float(meta.get("pruned_before", "0")))
         if deleted:
             set_meta(connection, "pruned_before", repr(pruned))
     return deleted
 
 
-def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
+def _waiting(connection: Any) -> int:
+    """How many corrections wait to be applied."""
+    kinds = f"{ops.CORRECT}, {ops.FORGET}"
+    statement = f"SELECT count(*) FROM op c JOIN stream s ON s.number = c.stream WHERE c.kind IN ({kinds}) AND c.corrects IS NOT NULL AND c.position > s.applied"  # noqa: S608, E501
+    return int(connection.all(statement)[0][0])
+
+
+_FIRST_YOUNG = (
+    "SELECT min(position) FROM (SELECT position FROM event WHERE stream = ? AND time >= ? UNION ALL "  # noqa: S608
+    "SELECT learnt FROM event WHERE stream = ? AND learnt IS NOT NULL AND outcome_time >= ? UNION ALL "
+    f"SELECT position FROM op WHERE stream = ? AND kind > 1 AND kind <> {ops.BEGIN} AND kind <> {ops.DEFINE} "
+    "AND at >= ?) young"
+)
+
+
+def _prune(store: Store, model: Model, stream: StreamState, before: float, step: Step) -> int:
     """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
-    play = Play(model, stream, keeps_all=model.watched is not None)
-    cut, events = stream.base_seq, stream.base_events
-    later = (event for event in log.of(stream) if event.number >= stream.base_seq)
-    for part in pieces(later):
-        step(len(part))
-        old = list(takewhile(lambda event: event.time is not None and event.time < before, part))
-        if old:
-            if cut == stream.base_seq:
-                play.start(connection)
-            events += len(play.feed(old))
-            cut = old[-1].number + 1
-        if len(old) < len(part):
-            break
-    if cut == stream.base_seq:
-        return _prune_before_base(connection, stream, before)
-    gone = f"stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?)"
-    which = [stream.number, cut, cut]
-    monitor = None
-    if model.watched is not None and (monitor := play.monitor(connection, cut)) is not None:
-        gone += " AND nth < ?"  # what the monitor has not read is kept
-        which.append(first_unread(monitor))
-        _keep_said(connection, stream.number, play)
-    connection.run_many(
-        "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
-        [(receipt, stream.number, nth) for nth, receipt in play.open.items()],
-    )
-    deleted: int = connection.run(f"DELETE FROM event WHERE {gone}", which)  # noqa: S608 - our own condition
-    unused = "DELETE FROM said WHERE stream = ? AND nth NOT IN (SELECT nth FROM event WHERE stream = ?)"
-    connection.run(unused, (stream.number, stream.number))
-    connection.run(
-        "UPDATE stream SET base_seq = ?, base_events = ?, base = ?, base_monitor = ? WHERE number = ?",
-        (cut, events, play.replayed.state, monitor, stream.number),
-    )
-    if stream.shape.groups is not None:
-        replace_cells(connection, stream.number, play.cells, is_base=True)
-    return deleted
+    connection, number = store.connection, stream.number
+    (first,) = connection.all(_FIRST_YOUNG, (number, before) * 3)[0]
+    cut = last_position(connection) if first is None else int(first) - 1
+    base = Base.of(connection, stream)
+    if cut > base.position and connection.all(
+        "SELECT 1 FROM event WHERE stream = ? AND position > ? AND position <= ? LIMIT 1", (number, base.position, cut)
+    ):
+        right = right_outcomes(connection, number, stream.applied)
+        replay = _played(connection, Replay(model, stream, right, cut=cut), cut, step)
+        assert replay.new_base is not None  # noqa: S101 - there is a cut
+        base = replay.new_base
+        base.receipts, _ = new_version(connection, stream, replay.base)
+        connection.run("DELETE FROM receipt WHERE stream = ? AND version <> ?", (number, stream.receipts))
+        # Outcomes that would come late are not waited for any more, unless the event stays or they have come since.
+        unread, since = first_unread(base.monitor) if base.monitor else 2**62, _learnt_since(connection, base, number)
+        kept = {
+            nth: record
+            for nth, record in replay.open.items()
+            if record.status != EXPIRED or nth >= unread or nth in since
+        }
+        store.add_receipts([receipt_row(each, base.receipts, is_base=True) for each in kept.values()])
+        settled = [row for row in base.open if not row[3]]
+        store.add_receipts([(number, base.receipts, *row[2:]) for row in settled])
+        write_base_row(connection, number, base)
+        if rows := shape_rows(stream, last_position(connection) + 1, time.time()):
+            store.append(rows)
+            set_meta(connection, "flushed", str(rows[-1][0]))
+        connection.run("UPDATE stream SET base = ? WHERE number = ?", (base.position, number))
+        connection.run_many(
+            "UPDATE event SET own = ? WHERE stream = ? AND nth = ?",
+            [(own, number, nth) for nth, own in replay.own_at_base.items()],
+        )
+        if stream.shape.groups is not None:
+            replace_cells(connection, number, base.cells, is_base=True)
+    return _delete_settled(store, number, base, before)
 
 
-def _prune_before_base(connection: Any, stream: LoggedStream, before: float) -> int:
-    """Delete what forgetting has left before the base."""
-    unread = 2**62 if stream.base_monitor is None else first_unread(stream.base_monitor)
-    deleted: int = connection.run(
-        f"DELETE FROM event WHERE stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?) AND time < ? "  # noqa: S608
-        "AND nth < ?",
-        (stream.number, stream.base_seq, stream.base_seq, before, unread),
-    )
-    return deleted
+def _learnt_since(connection: Any, base: Base, number: int) -> set[int]:
+    """The numbers of the events before a base whose outcome is learnt behind it."""
+    statement = "SELECT nth FROM event WHERE stream = ? AND position <= ? AND learnt > ?"
+    return {nth for (nth,) in connection.all(statement, (number, base.position, base.position))}
+
+
+def _delete_settled(store: Store, number: int, base: Base, before: float) -> int:
+    """Delete the old events of which nothing remembers anything but the base."""
+    unread = 2**62 if base.monitor is None else first_unread(base.monitor)
+    run, within, deleted = store.connection.run, store.one_of, 0
+    last = -1
+    while True:
+        rows = store.connection.all(
+            "SELECT e.nth, e.position, e.learnt FROM event e "
+            "LEFT JOIN receipt r ON r.stream = e.stream AND r.version = ? AND r.nth = e.nth "
+            "WHERE e.stream = ? AND e.position <= ? AND e.time < ? AND e.nth > ? AND e.nth < ? AND r.nth IS NULL "
+            "ORDER BY e.nth LIMIT ?",
+            (base.receipts, number, base.position, before, last, unread, EVENTS_AT_ONCE),
+        )
+        if not rows:
+            return deleted
+        last = rows[-1][0]
+        numbers = store.as_list([nth for nth, *_ in rows])
+        positions = store.as_list([position for _, *both in rows for position in both if position is not None])
+        run(f"DELETE FROM op WHERE position {within}", (positions,))  # noqa: S608 - our own condition
+        run(f"DELETE FROM op WHERE stream = ? AND kind > 1 AND kind < {ops.FORGET} AND nth {within}", (number, numbers))  # noqa: S608
+        run(f"DELETE FROM receipt WHERE stream = ? AND nth {within}", (number, numbers))  # noqa: S608
+        run(f"DELETE FROM event WHERE stream = ? AND nth {within}", (number, numbers))  # noqa: S608
+        deleted += len(rows)
 
 
 # ---- is it whole? ---------------------------------------------------------------------------------------------------
@@ -735,31 +432,82 @@ def check(url: str, step: Step = no_progress) -> list[str]:
         first_hour = 0
         if "pruned_before" in meta:
             first_hour = int(float(meta["pruned_before"]) // HOUR) + 1
-        for group in streams_of(connection, with_state=False):
-            log, timed = log_of(connection, group), InOrder(connection, group, Timed, _TIMED)
-            for stream in group:
-                structure = Structure(stream)
-                for part in pieces(log.of(stream)):
-                    for event in part:
-                        structure.see(event)
-                    step(sum(event.outcome is None for event in part))
-                problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
-                problem = problem or _cells(connection, stream, meta["method"])
-                if problem:
-                    problems.append(f"stream {stream.name!r}: {problem}")
-        problems += _losses(connection)
+        for stream in _listed(connection, problems):
+            try:
+                problems += _problems(connection, stream, first_hour, meta["method"], step)
+            except connection.faults as error:
+                problems.append(f"stream {stream.name!r}: it cannot be read: {error}")
     return problems
 
 
-def _losses(connection: Any) -> Iterator[str]:
+def _listed(connection: Any, problems: list[str]) -> Iterator[StreamState]:
+    """The streams of a store, as far as they can be read."""
+    try:
+        yield from streams_of(connection)
+    except connection.faults as error:
+        problems.append(f"streams cannot be listed: {error}")
+
+
+def _problems(connection: Any, stream: StreamState, first_hour: int, method: str, step: Step) -> Iterator[str]:
+    """What is wrong with a stream."""
+    problem = _events(connection, stream, step) or _rollups(connection, stream, first_hour)
+    problem = problem or _cells(connection, stream, method) or _losses(connection, stream)
+    if problem:
+        yield f"stream {stream.name!r}: {problem}"
+
+
+_EVENTS = (
+    "SELECT e.nth, e.status, e.learnt, e.position, r.nth, o.stream, o.nth, o.kind, l.stream, l.nth FROM event e "
+    "LEFT JOIN op o ON o.position = e.position LEFT JOIN op l ON l.position = e.learnt "
+    "LEFT JOIN receipt r ON r.stream = e.stream AND r.version = ? AND r.nth = e.nth "
+    "WHERE e.stream = ? ORDER BY e.nth"
+)
+
+
+def _events(connection: Any, stream: StreamState, step: Step) -> str:
+    """Whether the events of a stream are those of its operations, and as many as it counts."""
+    base = Base.of(connection, stream)
+    statuses, first, bare, lost, position = [0] * (LATE + 1), base.events, 0, 0, 0
+    for part in pieces(iter(connection.each(_EVENTS, (stream.receipts, stream.number)))):
+        for nth, status, learnt, at, receipt, *found in part:
+            statuses[status] += 1
+            if at > base.position and nth != first:
+                return f"forecasts must be numbered from {base.events} to {stream.events} without a gap"
+            first += at > base.position
+            bare += status in {PENDING, HELD, WAITING} and receipt is None
+            lost += found[:3] != [stream.number, nth, ops.FORECAST] or at <= position
+            lost += learnt is not None and (found[3:] != [stream.number, nth] or learnt <= at)
+            position = at
+        step(len(part))
+    if lost:
+        return f"events must be those of the log, got {lost} others"
+    if bare:
+        return f"pending events must have receipts, got {bare} without"
+    if first != stream.events and not stream.base:
+        return f"forecasts must be numbered from 0 to {stream.events} without a gap"
+    return _counts(stream, statuses)
+
+
+def _counts(stream: StreamState, statuses: list[int]) -> str:
+    """Whether a stream counts its events as they are; what was pruned it counts, too."""
+    counts = {"pending": statuses[PENDING], "held": statuses[HELD] + statuses[WAITING]}
+    if not stream.base:
+        counts["outcomes"] = statuses[LEARNT] + statuses[ASSUMED] + statuses[LATE]
+        counts["expired"] = statuses[EXPIRED] + statuses[ASSUMED] + statuses[LATE]
+    for name, count in counts.items():
+        if getattr(stream, name) != count:
+            return f"{name} events must be {getattr(stream, name)}, got {count}"
+    return ""
+
+
+def _losses(connection: Any, stream: StreamState) -> str:
     """Whether the log-losses that lists show are those of the sums."""
-    stored = "SELECT name, raw_log_loss, log_loss, substr(sums, 1, 16) FROM stream JOIN body ON stream = number"
-    for name, *losses, sums in connection.each(f"{stored} WHERE sums IS NOT NULL"):
-        if losses != np.frombuffer(bytes(sums)).tolist():
-            yield f"stream {name!r}: its log-losses must be those of its sums, got others"
+    listed = connection.all("SELECT raw_log_loss, log_loss, weights FROM stream WHERE number = ?", (stream.number,))
+    is_same = listed == [(stream.raw_log_loss, stream.log_loss, stream.weights)]
+    return "" if is_same else "its log-losses must be those of its sums, got others"
 
 
-def _cells(connection: Any, stream: LoggedStream, method: str) -> str:
+def _cells(connection: Any, stream: StreamState, method: str) -> str:
     """Whether the cells of its groups are all that its row counts."""
     if stream.shape.groups is None or stream.events == 0:
         return ""
@@ -780,24 +528,26 @@ class Timed(NamedTuple):
     score: float
     forecast: float
     outcome: int | None  # if it is learnt
-    named: int | None
     given: Any
     issued: Any
+    weight: float | None
+    trials: int | None
 
 
 _TIMED = (
-    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}, {LATE}) THEN outcome END, "  # noqa: S608
-    "named, given, issued FROM event WHERE stream >= ? AND stream <= ? ORDER BY stream, time"
+    f"SELECT e.time, o.x, o.told, CASE WHEN e.status IN ({LEARNT}, {ASSUMED}, {LATE}) THEN e.outcome END, "  # noqa: S608
+    "o.given, o.issued, e.weight, e.trials FROM event e JOIN op o ON o.position = e.position "
+    "WHERE e.stream = ? ORDER BY e.time"
 )
 _Cells = dict[tuple[int, int, int], list[float]]  # hour, kind, tenth -> the numbers of a roll-up
 
 
-def _rollups(connection: Any, stream: LoggedStream, timed: InOrder[Timed], first_hour: int) -> str:
+def _rollups(connection: Any, stream: StreamState, first_hour: int) -> str:
     """Whether the hourly sums are those of the events, as far as rounding lets them; hour by hour."""
     expected: _Cells = {}
     first = first_hour
-    for part in pieces(timed.of(stream)):
-        _add(expected, part)
+    for part in pieces(map(Timed._make, connection.each(_TIMED, (stream.number,)))):
+        _add(expected, part, stream.shape)
         last = max(first, int(part[-1].time // HOUR))  # of this hour there may be more
         if not _is_stored(connection, stream, expected, first, last):
             return _OTHERS
@@ -809,11 +559,12 @@ _OTHERS = "the hourly roll-ups must be the sums of the events, got others"
 _END = 2**40  # behind every hour
 
 
-def _add(cells: _Cells, part: list[Timed]) -> None:
+def _add(cells: _Cells, part: list[Timed], shape: Shape) -> None:
     """Forecasts and outcomes of some events."""
     learnt = [event for event in part if event.outcome is not None]
     both = [*part, *learnt]
-    outcomes, losses = of_named_classes(both, [nan] * len(part) + [float(event.outcome or 0) for event in learnt])
+    shares = [Observed.of_stored(event.outcome or 0, event.weight, event.trials).share for event in learnt]
+    outcomes, losses = of_named_classes(both, [nan] * len(part) + shares)
     made = Rollups(
         slots=[0] * len(both),
         times=[event.time for event in both],
@@ -821,6 +572,7 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
         forecasts=[event.forecast for event in both],
         outcomes=outcomes,
         losses=losses,
+        weights=weights_of(both, outcomes, shape.odds_of(len(both))),
         ages=[0.0] * len(both),
         numbers=[0],
         sums=[bytes(8 * SUMS)],
@@ -830,10 +582,10 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
         cells[hour, kind, of] = numbers if before is None else [a + b for a, b in zip(before, numbers, strict=True)]
 
 
-def _is_stored(connection: Any, stream: LoggedStream, expected: _Cells, first: int, end: int) -> bool:
+def _is_stored(connection: Any, stream: StreamState, expected: _Cells, first: int, end: int) -> bool:
     """Whether the store has the same in these hours; up to their end, nothing is expected afterwards."""
     rows = connection.all(
-        "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup "
+        "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss, weight FROM rollup "
         "WHERE stream = ? AND hour >= ? AND hour < ?",
         (stream.number, first, end),
     )
@@ -848,26 +600,38 @@ def _is_stored(connection: Any, stream: LoggedStream, expected: _Cells, first: i
 
 
 def info(url: str) -> dict[str, Any]:
-    """A store in a few numbers."""
+    """A store in a few numbers. What cannot be read is None, and `damaged` says why."""
     with reading(url) as connection:
         meta = get_meta(connection)
         settings = stored_settings(meta)
-        found = totals_of(connection.all)
-        stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
-        waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
-        shapes = [Shape.from_text(text) for (text,) in connection.all("SELECT text FROM shape")]
+        damaged = list[str]()
+
+        def read(what: str, made: Callable[[], Any], otherwise: Any) -> Any:
+            try:
+                return made()
+            except connection.faults as error:
+                damaged.append(f"{what}: {error}")
+                return otherwise
+
+        found = read("streams", lambda: totals_of(connection.all), {})
+        select = "SELECT count(*), min(time), max(time) FROM event"
+        count, first, last = read("events", lambda: connection.all(select)[0], (None, None, None))
+        texts = read("shapes", lambda: connection.all("SELECT text FROM shape"), [])
+        shapes = [Shape.from_text(text) for (text,) in texts]
         return {
             "version": int(meta["schema"]),
             **{name: getattr(settings, name) for name in ("method", "seed", *CONFIGURED)},
-            "streams": int(found["streams"]),
+            "streams": found.get("streams"),
             "with many classes": sum(shape.numbers > 1 for shape in shapes),
+            "with models": sum(shape.models is not None for shape in shapes),
             "with groups": sum(shape.groups is not None for shape in shapes),
-            "forecasts": int(found["events"]),
-            **{name: int(found[name]) for name in ("outcomes", "pending", "held", "expired", "alarms")},
-            "events stored": int(stored[0]),
-            "first": stored[1],
-            "last": stored[2],
-            "corrections that wait": int(waiting),
+            "forecasts": found.get("events"),
+            **{name: found.get(name) for name in ("outcomes", "pending", "held", "expired", "alarms")},
+            "events stored": count,
+            "first": first,
+            "last": last,
+            "corrections that wait": read("corrections", lambda: _waiting(connection), None),
             "pruned before": float(meta["pruned_before"]) if "pruned_before" in meta else None,
             "bytes": connection.size(),
+            **({"damaged": damaged} if damaged else {}),
         }

@@ -16,6 +16,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from calibeat._util.extras import need
@@ -33,30 +34,47 @@ from calibeat.core.layout import N
 from calibeat.core.method import AUTO
 from calibeat.core.method import name_of as name_of_method
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
+from calibeat.core.stats import WEIGHTS as WEIGHTS_OF_ROW
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in
 from calibeat.hosts.bankfile import MAGIC, holds_classes
 from calibeat.hosts.multi import MultiBank
 from calibeat.hosts.rows import Matrix
 
-from .engine import Engine, EngineSettings, check_described, claim_meta, model_of, settle_meta
+from . import ops
+from .controls import write_base
+from .engine import Engine
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, StreamSettings, bad_name
 from .model import Model
-from .shape import PLAIN, Shape, words_of
-from .store import Store, owned, owned_store, reading, without_password
+from .settings import EngineSettings, check_described, claim_meta, model_of, settle_meta, stored_settings
+from .shape import PLAIN, Shape, estimate_of
+from .store import Store, owned_store, reading, without_password
 from .store.queries import STATUS
-from .store.schema import get_meta
-from .store.types import BRIER, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, stored_names
+from .store.schema import get_meta, last_position, last_stream, set_meta
+from .store.types import (
+    BRIER,
+    LOG_LOSS,
+    RAW_BRIER,
+    RAW_LOG_LOSS,
+    SUMS,
+    WEIGHTS,
+    Changes,
+    StreamState,
+    rows_of,
+    stored_names,
+)
 from .webhook import NOT_SENT
 
 EXPORTED_AT_ONCE = 50_000  # in one batch
 _COLUMNS = (
-    "s.name, e.id, e.time, e.score, e.forecast, e.outcome, e.outcome_time, e.status, "
-    "e.stream, e.named, e.given, e.issued"
+    "s.name, e.id, e.time, o.x, o.told, e.outcome, e.outcome_time, e.status, "
+    "e.stream, o.given, o.issued, e.weight, e.trials, o.band"
 )
-_FROM = "FROM event e JOIN stream s ON s.number = e.stream"
-_OF_TWO = "WHERE e.named IS NULL"  # events of two classes
+_FROM = "FROM event e JOIN op o ON o.position = e.position JOIN stream s ON s.number = e.stream"
+_OF_TWO = "WHERE o.issued IS NULL AND e.trials IS NULL"  # events of two classes, each with the outcome of one event
 _ORDER = "ORDER BY e.time, e.stream, e.nth"
+
+SHAPES = "calibeat.streams"  # in the metadata of an exported log: what its streams are, where they are not plain
 
 # ---- the log of a store ----------------------------------------------------------------------------------------------
 
@@ -78,22 +96,34 @@ def _schema() -> Any:
             ("forecasts", pa.map_(pa.string(), pa.float64())),
             ("label", pa.string()),
             ("groups", pa.string()),
+            ("weight", pa.float64()),
+            ("ones", pa.int64()),
+            ("of", pa.int64()),
+            ("low", pa.float64()),
+            ("high", pa.float64()),
+            ("outcomes", pa.float64()),
+            ("reason", pa.string()),
         ]
     )
 
 
-def batches(connection: Any, where: str = "") -> Iterator[Any]:
+def batches(connection: Any, where: str = "", *, scored: bool = False) -> Iterator[Any]:
     """All events in the order of their times, as record batches.
 
-    Events of many classes have `scores`, `forecasts` and `label` in place of `score`, `forecast` and `outcome`.
-    `groups` is a JSON object: the values of attributes, or their hashes where names are not kept.
+    Events of many classes have `scores`, `forecasts` and `label` in place of `score`, `forecast` and `outcome`, those
+    of several models `scores`. `groups` is a JSON object: the values of attributes, or their hashes where names are
+    not kept. An outcome of many events has `ones` and `of`; forecasts with a band have the last four. `scored` leaves
+    out events of several models, which have no score.
     """
     import pyarrow as pa
 
     wide = WideColumns(connection)
     rows: list[tuple[Any, ...]] = []
     for row in connection.each(f"SELECT {_COLUMNS} {_FROM} {where} {_ORDER}"):
-        rows.append(wide.of(row))
+        made = wide.of(row)
+        if scored and made[3] is None:
+            continue
+        rows.append(made)
         if len(rows) == EXPORTED_AT_ONCE:
             yield _batch(pa, rows)
             rows = []
@@ -102,7 +132,7 @@ def batches(connection: Any, where: str = "") -> Iterator[Any]:
 
 
 class WideColumns:
-    """What an exported event has beside one score: the classes and the groups of its stream."""
+    """What an exported event has beside one score: the classes, models and groups of its stream, weights, a band."""
 
     def __init__(self, connection: Any) -> None:
         rows = connection.all("SELECT stream, text FROM shape")
@@ -112,32 +142,38 @@ class WideColumns:
 
     def of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """A row of `_COLUMNS` as one of the columns that are exported."""
-        *plain, stream, named, given, issued = row
+        *plain, stream, given, issued, weight, trials, band = row
+        counts, sure = (None, None), (None, None, None, None)
+        if trials is not None:
+            counts, plain[5] = (plain[5], trials), None
+        if band is not None:
+            estimate = estimate_of(plain[4], bytes(band))
+            sure = estimate.low, estimate.high, estimate.outcomes, estimate.reason  # type: ignore[assignment]
+        behind = (weight, *counts, *sure)
         shape = self._shapes.get(stream, PLAIN)
         if shape is PLAIN:
-            return (*plain, None, None, None, None)
+            return (*plain, None, None, None, None, *behind)
+        if shape.models is not None:
+            pairs = zip(shape.models.names, np.frombuffer(bytes(given)).tolist(), strict=False)  # some may have joined
+            plain[3] = None
+            return (*plain, [pair for pair in pairs if pair[1] == pair[1]], None, None, None, *behind)
         scores = forecasts = None
         if shape.classes is not None:
             score, forecast = plain[3], plain[4]
             numbers = ([1.0 - score, score], [1.0 - forecast, forecast])
-            if named is not None:
+            if issued is not None:
                 numbers = np.frombuffer(bytes(given)).tolist(), np.frombuffer(bytes(issued)).tolist()
                 plain[3] = plain[4] = None
             scores, forecasts = (list(shape.by_class(values).items()) for values in numbers)
         label = None if shape.classes is None or plain[5] is None else str(shape.label(plain[5]))
-        if named is not None:
+        if issued is not None:
             plain[5] = None
-        return (*plain, scores, forecasts, label, self._groups(stream, shape, given))
+        return (*plain, scores, forecasts, label, self._groups(stream, shape, given), *behind)
 
     def _groups(self, stream: int, shape: Shape, given: Any) -> str | None:
         if shape.groups is None:
             return None
-        book, words = self._books.get(stream, {}), words_of(bytes(given))
-        values = [book.get(word, f"{word & _WORD:016x}") for word in words]
-        return json.dumps(dict(zip(shape.groups.attributes, values, strict=True)))
-
-
-_WORD = 0xFFFFFFFFFFFFFFFF
+        return json.dumps(shape.groups_of(bytes(given), self._books.get(stream, {})))
 
 
 def _batch(pa: Any, rows: list[tuple[Any, ...]]) -> Any:
@@ -158,11 +194,14 @@ def export(url: str, path: Path, step: Step = no_progress) -> int:
     schema, count = _schema(), 0
     import pyarrow.parquet as pq
 
-    with reading(url) as connection, atomic(path) as file, pq.ParquetWriter(file, schema) as writer:
-        for part in batches(connection):
-            writer.write_batch(part)
-            count += part.num_rows
-            step(part.num_rows)
+    with reading(url) as connection, atomic(path) as file:
+        shapes = connection.all("SELECT name, text FROM stream JOIN shape ON shape.stream = number ORDER BY number")
+        known = {name: Shape.from_text(text).described() for name, text in shapes}
+        with pq.ParquetWriter(file, schema.with_metadata({SHAPES: json.dumps(known)})) as writer:
+            for part in batches(connection):
+                writer.write_batch(part)
+                count += part.num_rows
+                step(part.num_rows)
     return count
 
 
@@ -191,14 +230,14 @@ class StoreLog:
     def rows(self) -> int | None:
         """How many events."""
         with reading(self.address) as connection:
-            return int(connection.all(f"SELECT count(*) FROM event e {_OF_TWO}")[0][0])  # noqa: S608 - our own text
+            return int(connection.all(f"SELECT count(*) {_FROM} {_OF_TWO}")[0][0])
 
     def batches(self, pick: Callable[[list[str], str], list[str]], *_: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
         columns = pick([name for name in _schema().names[:7] if name != "forecast"], self.name)
         first = 0
         with reading(self.address) as connection:
-            for part in batches(connection, _OF_TWO):
+            for part in batches(connection, _OF_TWO, scored=True):
                 yield part.select(columns), np.arange(first + 1, first + part.num_rows + 1)
                 first += part.num_rows
 
@@ -235,7 +274,7 @@ def export_bank(url: str, path: Path) -> int:
             "LEFT JOIN shape ON shape.stream = number "
             "WHERE state IS NOT NULL ORDER BY number"
         )
-    method = Model.named(meta["method"]).method
+    method = model_of(stored_settings(meta)).method
     chosen = [row for row in found if row[2] is None]
     bank: Bank = Bank(method, int(meta["seed"]))
     if found and not chosen:
@@ -264,14 +303,15 @@ def import_bank(url: str, path: Path, method: str | None = None) -> int:
     bank: Any = (MultiBank if holds_classes(path) else Bank).load(path, threads=1)
     shape = _shape_of(bank, path) if isinstance(bank, MultiBank) else PLAIN
     name = _check_bank(bank, path, method) if shape.numbers == 1 else None
-    new = name or (method or "auto").lower()
-    Model.named(new)  # a bad name is noticed before it is written
+    new, band = name or (method or "auto").lower(), bool(getattr(bank.method, "band", False))
+    Model.named(new, band=band)  # a bad name is noticed before it is written
     streams, rows = [str(key) for key in bank], bank.rows(list(bank))
     _check_names(streams, path)
     width = rows.shape[1] - STATS
     rows[:, width + LAST] = 0.0
-    with owned(url, create=True) as connection:
-        claim_meta(connection, EngineSettings(method=new, seed=bank.seed, notice=True))
+    with owned_store(url, create=True) as store:
+        connection = store.connection
+        claim_meta(connection, EngineSettings(method=new, seed=bank.seed, notice=True, band=band))
         meta = get_meta(connection)
         check_described(meta)
         if name is not None and (meta["method"], int(meta["seed"])) != (name, bank.seed):
@@ -279,13 +319,12 @@ def import_bank(url: str, path: Path, method: str | None = None) -> int:
                 f"bank must have the method and the seed of the store, {meta['method']!r} and {meta['seed']}, "
                 f"got {name!r} and {bank.seed} - in {path}"
             )
-        _insert(connection, streams, rows, rows[:, width:])
-        if shape is not PLAIN:
-            connection.run_many(
-                "INSERT INTO shape (stream, text) SELECT number, ? FROM stream WHERE name = ? "
-                "ON CONFLICT (stream) DO UPDATE SET text = excluded.text",
-                [(shape.to_text(), stream) for stream in streams],
+        if band != stored_settings(meta).band:
+            wanted = "on" if band else "off"
+            raise InvalidInput(
+                f"band of the store must be that of the bank, {wanted} - `calibeat store configure --band {wanted}`"
             )
+        _insert(store, streams, rows, rows[:, width:], shape)
     return len(streams)
 
 
@@ -306,7 +345,7 @@ def _shape_of(bank: MultiBank, path: Path) -> Shape:
 def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
     """The name of its method, if a store can go on with it."""
     pair = isinstance(bank, MultiBank)  # two classes with names
-    name = "auto" if pair else name_of_method(bank.method)
+    name = "auto" if pair else name_of_method(replace(bank.method, band=False))
     if name is None:
         raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
     if wanted is not None and wanted.lower() != name:
@@ -325,39 +364,42 @@ def _check_names(streams: list[str], path: Path) -> None:
             raise InvalidInput(f"{problem} - in {path}")
 
 
-def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) -> None:
+def _insert(store: Store, streams: list[str], rows: Matrix, stats: Matrix, shape: Shape) -> None:
     """New streams, whose base is these rows. A stream that has events already is refused."""
-    there = {name for (name,) in connection.all("SELECT name FROM stream WHERE events > 0")}
-    taken = next((stream for stream in streams if stream in there), None)
+    connection = store.connection
+    there = dict(connection.all("SELECT name, events FROM stream"))
+    taken = next((stream for stream in streams if there.get(stream)), None)
     if taken is not None:
         raise InvalidInput(f"keys must be new to the store, got {taken!r}, which has events there")
     sums = np.zeros((len(rows), SUMS))
     sums[:, [RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER]] = stats[:, list(LOSSES.values())]
-    events, outcomes = stats[:, EVENTS].astype(int), rows[:, N].astype(int)
-    # Numbers of operations begin behind those that the rows have seen.
-    columns = "name, seq, events, outcomes, base_seq, base_events, base, raw_log_loss, log_loss"
-    connection.run_many(
-        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
-        "ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, events = excluded.events, outcomes = excluded.outcomes, "
-        "base_seq = excluded.base_seq, base_events = excluded.base_events, base = excluded.base, "
-        "raw_log_loss = excluded.raw_log_loss, log_loss = excluded.log_loss, version = stream.version + 1",
-        [
-            (stream, made + learnt, made, learnt, made + learnt, made, row.tobytes(), *losses)
-            for stream, made, learnt, row, losses in zip(
-                streams,
-                events.tolist(),
-                outcomes.tolist(),
-                rows,
-                sums[:, [RAW_LOG_LOSS, LOG_LOSS]].tolist(),
-                strict=True,
-            )
-        ],
-    )
-    connection.run_many(
-        "INSERT INTO body (stream, sums, state) SELECT number, ?, ? FROM stream WHERE name = ? "
-        "ON CONFLICT (stream) DO UPDATE SET sums = excluded.sums, state = excluded.state",
-        [(known.tobytes(), row.tobytes(), stream) for known, row, stream in zip(sums, rows, streams, strict=True)],
-    )
+    sums[:, WEIGHTS] = stats[:, WEIGHTS_OF_ROW]
+    events, outcomes = stats[:, EVENTS].astype(int).tolist(), rows[:, N].astype(int).tolist()
+    position = last_position(connection)
+    number = last_stream(connection)
+    known, now, changes, log = store.streams(streams), time.time(), Changes(), list[Any]()
+    for at, name in enumerate(streams):
+        state = known.get(name)
+        if state is None:
+            number, position = number + 1, position + 1
+            state = StreamState(name, number=number)
+            log.append(ops.row_of(position, number, ops.BEGIN, at=now, id=name))
+        if shape is not PLAIN:
+            position += 1
+            text = shape.to_text().encode()
+            log.append(ops.row_of(position, state.number, ops.DEFINE, at=now, given=text))
+            state.shape = shape
+            changes.shaped[name] = state
+        position += 1
+        log.append(ops.row_of(position, state.number, ops.COPY, at=now, id="bank"))
+        state.events, state.outcomes, state.state = events[at], outcomes[at], rows[at].tobytes()
+        state.sums, state.base, state.applied = sums[at].tobytes(), position, position
+        changes.streams[name] = state
+    store.append(log)
+    store.write(rows_of(changes))
+    for state in changes.streams.values():
+        write_base(connection, state)
+    set_meta(connection, "flushed", str(position))
 
 
 STREAM = "stream"  # the column of streams, unless another is named
@@ -365,11 +407,11 @@ _HOUR = 3_600_000_000  # microseconds
 _CACHE = 16 << 10  # KiB of the staged rows that stay in memory
 _NTH = "SELECT number, row_number() OVER (PARTITION BY stream, id ORDER BY number) AS nth FROM line"
 _IN_ORDER = """
-    SELECT time AS at, 1 AS turn, number, 0 AS is_outcome, stream, id, score, given FROM line
+    SELECT time AS at, 1 AS turn, number, 0 AS is_outcome, stream, id, score, given, file, row FROM line
     UNION ALL
-    SELECT iif(known > time, known, time), iif(known > time, 0, 1), number, 1, stream, id, outcome, label FROM line
-        WHERE outcome IS NOT NULL
-    ORDER BY at, turn, number, is_outcome"""
+    SELECT iif(known > time, known, time), iif(known > time, 0, 1), number, 1, stream, id, outcome, label, file, row
+        FROM line WHERE outcome IS NOT NULL
+    ORDER BY at, turn, file, row, is_outcome"""
 _AGAIN = f"SELECT number FROM ({_NTH}) WHERE nth > 1"  # noqa: S608 - our own text
 
 # ---- a log into the store: columns and rows --------------------------------------------------------------------------
@@ -511,11 +553,11 @@ def is_exported(file: Any) -> bool:
 
     with sentences(file.name):
         names = pq.ParquetFile(file.path).schema_arrow.names
-    return set(_schema().names) <= set(names)
+    return set(_schema().names[:12]) <= set(names)  # the others are younger
 
 
 class ExportedFile:
-    """An exported log as a file of plain events; those with classes or groups are put aside, in `wide`."""
+    """An exported log as a file of plain events; those with more are put aside, in `wide`. `shapes`: of its streams."""
 
     kind = PARQUET
 
@@ -523,6 +565,7 @@ class ExportedFile:
         self._file, self.notes = file, file.notes
         self.path, self.name = file.path, file.name
         self.wide: list[tuple[int, dict[str, Any]]] = []  # the number of the row, and its columns
+        self.shapes: dict[str, dict[str, Any]] = {}
 
     def batches(self, pick: Callable[[list[str], str], list[str]], *_: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
@@ -531,11 +574,13 @@ class ExportedFile:
 
         columns, first = pick(_schema().names[:7], self.name), 0
         with sentences(self.name):
-            for part in pq.ParquetFile(self.path).iter_batches(EXPORTED_AT_ONCE):
+            file = pq.ParquetFile(self.path)
+            self.shapes = json.loads((file.schema_arrow.metadata or {}).get(SHAPES.encode(), b"{}"))
+            for part in file.iter_batches(EXPORTED_AT_ONCE):
                 rows = np.arange(first + 1, first + part.num_rows + 1)
                 first += part.num_rows
                 is_wide = np.zeros(part.num_rows, dtype=bool)
-                for name in ("scores", "label", "groups"):
+                for name in {"scores", "label", "groups", "weight", "of"}.intersection(part.schema.names):
                     is_wide |= np.asarray(part.column(name).is_valid())
                 chosen = part.filter(pa.array(is_wide))
                 for name in ("time", "outcome_time"):
@@ -552,15 +597,33 @@ def are_places(names: Iterable[str]) -> bool:
     return found == [str(column) for column in range(len(found))]
 
 
-def wide_fields(event: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def wide_fields(event: dict[str, Any], *, has_models: bool = False) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """What the forecast and the outcome of an exported event had, as HTTP takes them; None without an outcome."""
+    scores, label, outcome = event["scores"], event["label"], event["outcome"]
+    by_place = scores is not None and not has_models and are_places(name for name, _ in scores)
+    given: dict[str, Any] = {"score": event["score"]}
+    if scores is not None:
+        given = {"scores": [score for _, score in scores] if by_place else dict(scores)}
     if event["groups"] is not None:
-        given = {"score": event["score"], "groups": json.loads(event["groups"])}
-        return given, None if event["outcome"] is None else {"outcome": event["outcome"]}
-    scores, label = dict(event["scores"] or ()), event["label"]
-    if are_places(scores):
-        return {"scores": list(scores.values())}, None if label is None else {"label": int(label)}
-    return {"scores": scores}, None if label is None else {"label": label}
+        given["groups"] = json.loads(event["groups"])
+    result: dict[str, Any] | None = None
+    if event.get("of") is not None:
+        result = {"ones": event["ones"], "of": event["of"]}
+    elif label is not None:
+        result = {"label": int(label) if by_place else label}
+    elif outcome is not None:
+        result = {"outcome": outcome}
+    if result is not None and event.get("weight") is not None:
+        result["weight"] = event["weight"]
+    return given, result
+
+
+def settings_of(stream: str, described: dict[str, Any]) -> StreamSettings:
+    """What makes a stream as another one is described."""
+    found = {name: described[name] for name in ("classes", "models", "kept") if described.get(name) is not None}
+    if (groups := described.get("groups")) is not None:
+        found |= {"groups": groups["attributes"], **{name: groups[name] for name in ("crossings", "cells", "names")}}
+    return msgspec.convert({"stream": stream, **found}, StreamSettings)
 
 
 # ---- all rows of a log -----------------------------------------------------------------------------------------------
@@ -588,6 +651,7 @@ class Stage:
         self.columns: dict[str, str] = {}  # by role
         self.skipped: list[Skipped] = []
         self.notes: list[str] = []
+        self.settings: list[StreamSettings] = []  # of streams that an exported log describes
         self._database = sqlite3.connect("", isolation_level=None)  # a file of its own, which has no name
         self._run = self._database.execute
         for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):
@@ -689,6 +753,7 @@ class Stage:
     def _add_wide(self, number: int, file: ExportedFile) -> None:
         """The events of an exported log that have classes or groups."""
         numbers = {name: at for at, name in enumerate(self.streams)}
+        self.settings += [settings_of(name, shape) for name, shape in file.shapes.items()]
         for row, event in file.wide:
             problem = bad_name("stream", event["stream"]) or bad_name("id", event["id"])
             if problem or event["time"] is None:
@@ -696,7 +761,7 @@ class Stage:
             if event["stream"] not in numbers:
                 numbers[event["stream"]] = len(self.streams)
                 self.streams.append(event["stream"])
-            given, result = wide_fields(event)
+            given, result = wide_fields(event, has_models=bool(file.shapes.get(event["stream"], {}).get("models")))
             outcome = None if result is None else int(result.get("outcome", 0))
             self._run(
                 "INSERT INTO line (stream, id, score, outcome, time, known, file, row, given, label) "
@@ -731,7 +796,7 @@ class Stage:
         backtest. Forecasts of one time are in the order of the rows.
         """
         with _room():
-            for at, _, number, is_outcome, stream, name, value, wide in self._run(_IN_ORDER):
+            for at, _, number, is_outcome, stream, name, value, wide, *_ in self._run(_IN_ORDER):
                 seconds = None if at is None else at / 1e6
                 kind: Any = OutcomeEvent if is_outcome else ForecastEvent
                 if wide is None:
@@ -788,7 +853,7 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
     operations = chain(first, operations)
     failures: tuple[type[Exception], ...] = ()
     try:
-        with owned_store(url) as store:
+        with owned_store(url, create=True) as store:
             failures = store.failures
             return _learn(store, stage, settings, operations, step)
     except failures as error:
@@ -803,9 +868,14 @@ def _learn(
     engine = Engine(store, settings, model_of(settings), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
     known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
-    engine.is_live = not stage.timed
-    engine.list_deadlines()
+    engine.recover()
+    engine.is_live, engine.behind.may_wait = not stage.timed, True
+    engine.listening.list_deadlines()
     is_watched = settings.monitor is not None or bool(settings.notice)
+    for asked in stage.settings:
+        ((_, defined),) = engine.process([(None, [asked])])
+        if isinstance(defined, Refusal):
+            raise InvalidInput(f"log must fit the store, got: {defined.message} - stream {asked.stream!r}")
     for group in _groups(operations, settings.group, hourly=stage.timed and is_watched):
         if stage.timed:
             now = group[-1].at / 1e6  # the clock of the service that would have got these events
@@ -820,9 +890,11 @@ def _learn(
             if isinstance(run[0].event, OutcomeEvent):
                 _check_outcomes(run, list(answer), stage)
                 statuses.update(map(str, answer))
+        engine.write_in_time(is_idle=is_watched)
         step(len(group))
+    engine.write_out()
     if stage.timed and settings.notice:
-        engine.leave_sign(now)  # what comes after the log, until a service runs, is no silence
+        engine.listening.leave_sign(now)  # what comes after the log, until a service runs, is no silence
     # Nobody is paged for history.
     store.connection.run("UPDATE alarm SET delivered = ? WHERE number > ?", (NOT_SENT, known))
     made = _forecasts(store) - before

@@ -1,9 +1,8 @@
 """Alarms to a web address: signed, pages first, again and again until they are taken; never in the way of a commit.
 
 One cause is one message: alarms that are raised within a minute go together. A further message says when all of them
-are over. Each alarm in the store says whether it was delivered, so none is lost when a process ends, or when several
-processes commit alarms in another order than that of their numbers. A message can arrive twice: `x-calibeat-delivery`
-tells.
+are over. Each alarm in the store says whether it was delivered, so none is lost when a process ends. A message can
+arrive twice: `x-calibeat-delivery` tells.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from calibeat.errors import InvalidInput
 
 from .alarms import TOGETHER, group_of, mutes, page_of
 from .patterns import matches
-from .store import open_connection, sqlite_path
+from .store import open_connection
 from .store.queries import AlarmRow, alarm_rows
 from .watch import RAW
 
@@ -163,21 +162,11 @@ class Webhook:
 
     def _deliver(self, connection: Any) -> None:
         """Everything that was not taken yet, one message after the other."""
-        # Several processes may deliver from PostgreSQL. A transaction keeps its alarms from the others until they were
-        # taken. If a process hangs inside, the database ends its session, and another one sends them. SQLite has one
-        # process, and a transaction there would hold up the engine.
-        is_shared = sqlite_path(self._store) is None
-        if is_shared:
-            connection.run("SET idle_in_transaction_session_timeout = '60s'")
         while not self._stop.is_set():
-            if is_shared:
-                connection.begin()
-            found, state = self._next(connection, _NEW, is_shared=is_shared), SENT
+            found, state = self._next(connection, _NEW), SENT
             if not found:
-                found, state = self._next(connection, _OVER, is_shared=is_shared), TOLD_OVER
+                found, state = self._next(connection, _OVER), TOLD_OVER
             if not found:
-                if is_shared:
-                    connection.commit()  # with those that were muted
                 return
             body = msgspec.json.encode(message(found, self._page, self._kind))
             self.post(body, str(found[0].number) + ("-over" if state == TOLD_OVER else ""))
@@ -187,13 +176,10 @@ class Webhook:
             if self._is_left:
                 return  # the next process sends it once more
             _set_delivered(connection, found, state, found[0].number)
-            if is_shared:
-                connection.commit()
 
-    def _next(self, connection: Any, where: str, *, is_shared: bool) -> list[AlarmRow]:
+    def _next(self, connection: Any, where: str) -> list[AlarmRow]:
         """The alarms of the next message; none as long as others may come that belong to it."""
-        lock = " FOR UPDATE OF a SKIP LOCKED" if is_shared else ""
-        found = alarm_rows(connection.all, where, (), MOST, order=_PAGES_FIRST, lock=lock)
+        found = alarm_rows(connection.all, where, (), MOST, order=_PAGES_FIRST)
         if where == _NEW:
             silent = _not_to_be_sent(connection, found)
             _set_delivered(connection, silent, NOT_SENT)

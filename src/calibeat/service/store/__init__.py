@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -12,12 +14,14 @@ from urllib.parse import unquote
 from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
+from .lease import STANDBY_LOOK, NotLeader, is_free
 from .queries import Reader
-from .schema import create_tables, version_of
-from .sqlite import SqliteConnection, SqliteStore
+from .schema import check_version, get_meta, version_of
+from .sqlite import SqliteConnection, SqliteStore, owned_file
 from .types import Store, StoreAway, StoreBusy, StoreInUse
 
 __all__ = [
+    "NotLeader",
     "Reader",
     "Store",
     "StoreAway",
@@ -28,19 +32,25 @@ __all__ = [
     "open_reader",
     "open_store",
     "outages",
-    "owned",
     "owned_store",
     "reading",
+    "restore",
+    "stand_by",
     "without_password",
 ]
 
+_log = logging.getLogger("calibeat.service")
 
-def open_store(url: str) -> Store:
+
+def open_store(url: str, epoch: int = -1) -> Store:
     """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none.
+
+    `epoch` is that of the lease which this process had before.
 
     Raises
     ------
-    InvalidInput : the address cannot be read, the store is in use, or the database refuses to be used.
+    StoreInUse : another process writes it; it is a `NotLeader` where this one may wait for its end.
+    InvalidInput : the address cannot be read, or the database refuses to be used.
     StoreAway : the database does not answer now.
     SnapshotMismatch : the file or database is not a store of this format.
     """
@@ -49,7 +59,14 @@ def open_store(url: str) -> Store:
         return SqliteStore(path)
     from .postgres import PostgresStore  # psycopg is needed only here
 
-    return PostgresStore(url)
+    return PostgresStore(url, epoch)
+
+
+def stand_by(url: str, wait: Callable[[float], bool]) -> None:
+    """Return when the leader has ended, or when `wait` says so, which is called with seconds."""
+    with closing(open_connection(url)) as connection:
+        while not is_free(connection) and not wait(STANDBY_LOOK):
+            pass
 
 
 def outages(url: str) -> tuple[type[Exception], ...]:
@@ -71,73 +88,52 @@ def open_connection(url: str, *, write: bool = False) -> Any:
     return PostgresConnection(url)
 
 
-def _follow_journal(url: str) -> None:
-    """What a service has answered and not written before it was killed goes into the tables: see `unwritten`."""
-    path = sqlite_path(url)
-    if path is None or not path.exists():
+def _catch_up(url: str) -> None:
+    """What a service has answered before it was killed, and had no time to write, goes into the tables."""
+    if not is_store(url):
         return
-    with closing(SqliteConnection(path, read_only=True)) as connection:
-        if "journal" not in connection.tables() or not connection.all("SELECT 1 FROM journal LIMIT 1"):
+    with closing(open_connection(url)) as connection:
+        last = connection.all("SELECT coalesce(max(position), 0) FROM op")[0][0]
+        if int(get_meta(connection).get("flushed", "0")) >= last:
             return
-    from calibeat.service.engine import recover  # which is built on this
+    from calibeat.service.engine import catch_up  # which is built on this
 
     with suppress(StoreInUse):  # whoever uses it does it soon
-        recover(url)
+        catch_up(url)
 
 
 @contextmanager
 def reading(url: str) -> Iterator[Any]:
-    """A connection to a store as it is at one moment, for the commands. A service may use the store meanwhile."""
-    _follow_journal(url)
+    """A connection to a store as it is at one moment, for the commands. A service may use the store meanwhile.
+
+    If the store is damaged, the tables may be behind the log: what can be read is read all the same.
+    """
+    with closing(open_connection(url)) as connection:
+        check_version(connection, without_password(url))
+    try:
+        _catch_up(url)
+    except connection.faults as error:
+        _log.warning("the tables could not follow the log: %s - `calibeat store check` says what is wrong", error)
     with closing(open_connection(url)) as connection:
         connection.begin_reading()
         yield connection
 
 
 @contextmanager
-def owned(url: str, *, create: bool = False) -> Iterator[Any]:
-    """An exclusive connection to a store, in a transaction that is committed at the end.
+def owned_store(url: str, *, create: bool = False) -> Iterator[Store]:
+    """A store with exclusive use, for a command that writes. One that is not there is an error, or is made first.
 
-    A store that is not there is an error, or is made first.
+    Everything inside runs in one transaction; on an error nothing is written.
     """
-    _follow_journal(url)
-    path = sqlite_path(url)
-    if path is not None:
-        if not create and not path.exists():
-            raise FileNotFoundError(f"store must exist, got nothing - at {path}")
-        store: Any = SqliteStore(path)
-        connection = store.connection
-    else:
-        store = connection = open_connection(url, write=True)
-    try:
-        if path is None:
-            connection.own()
-        store.begin()
-        if create:
-            create_tables(connection, "PostgreSQL" if path is None else str(path))
-        yield connection
-        store.commit()
-    except BaseException:
-        store.rollback()
-        raise
-    finally:
-        store.close()
-
-
-@contextmanager
-def owned_store(url: str) -> Iterator[Store]:
-    """A store with exclusive use, for a command that writes events.
-
-    All groups within are one transaction. It is committed at the end, or leaves the store as it was.
-    """
-    _follow_journal(url)
+    if not create and not is_store(url):
+        raise FileNotFoundError(f"store must exist, got nothing - at {without_password(url)}")
+    _catch_up(url)
     store = open_store(url)
     connection = store.connection
     try:
         if sqlite_path(url) is None:
-            connection.own()
             connection.run("SET idle_in_transaction_session_timeout = 0")  # nobody waits for it
-        connection.begin()
+        store.begin()
         store.connection = _InTransaction(connection)
         yield store
         store.connection = connection
@@ -210,6 +206,30 @@ def backup(url: str, target: Path, step: Callable[[int], None] = lambda _: None)
     with closing(SqliteConnection(path, read_only=True)) as connection, atomic(target, check=fill):
         pass  # the copy is made under a temporary name
     return target.stat().st_size
+
+
+def restore(url: str, source: Path) -> int:
+    """Put a backup in the place of an SQLite store -> its bytes. Nobody may serve the store.
+
+    Raises
+    ------
+    InvalidInput, SnapshotMismatch : the file is no store of this version, or the store is in use.
+    """
+    path = sqlite_path(url)
+    if path is None:
+        raise InvalidInput("store must be an SQLite file to be restored by calibeat, got PostgreSQL - use `pg_restore`")
+    if not is_store(str(source)):
+        raise FileNotFoundError(f"backup must exist, got nothing - at {source}")
+    with closing(SqliteConnection(source, read_only=True)) as connection:
+        check_version(connection, str(source))
+        if problems := connection.integrity():
+            raise InvalidInput(f"backup must be whole, got: {problems[0]} - at {source}")
+    with owned_file(path), atomic(path) as file, source.open("rb") as content:
+        os.fchmod(file.fileno(), 0o600)
+        shutil.copyfileobj(content, file)
+        for end in ("-wal", "-shm"):  # of the store that was there
+            path.with_name(path.name + end).unlink(missing_ok=True)
+    return path.stat().st_size
 
 
 def sqlite_path(url: str) -> Path | None:

@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.core.method import method_named, params_of, params_of_rows
+from calibeat.core.band import Estimate
+from calibeat.core.method import Method, method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
+from calibeat.hosts.calibrator import with_band
 from calibeat.hosts.groups import SLOT, Groups, GroupTable
 from calibeat.metrics import calibration_error_of_gaps, wilson
 from calibeat.monitor.bets import Settings
@@ -29,8 +32,9 @@ from calibeat.monitor.monitors import readings as monitor_readings
 from calibeat.service import notices
 from calibeat.service.events import Refusal
 from calibeat.service.model import Model
+from calibeat.service.ops import CORRECT, FORGET
 from calibeat.service.patterns import condition, matches
-from calibeat.service.shape import Shape
+from calibeat.service.shape import Shape, estimate_of
 from calibeat.service.states import (
     ALARMED,
     CORRECTING,
@@ -69,10 +73,13 @@ from .types import (
 #
 # Both read the rows of all streams, which are narrow for that. What is large, such as states, is in other tables.
 
+# Corrections, and requests to forget, of which the state of their stream does not know yet.
+_IS_WAITING = f"c.kind IN ({CORRECT}, {FORGET}) AND c.corrects IS NOT NULL AND c.position > {{}}.applied"
 _NOTED = (
     f"(SELECT n.stream, min(n.severity) AS severity FROM (SELECT a.stream, {severity_sql('a.what')} AS severity "  # noqa: S608
     f"FROM alarm a WHERE a.ended IS NULL AND {is_about_us('a.what')} UNION ALL "
-    f"SELECT c.stream, {CORRECTING} FROM correction c WHERE c.applied = 0) n GROUP BY n.stream)"
+    f"SELECT c.stream, {CORRECTING} FROM op c JOIN stream t ON t.number = c.stream WHERE {_IS_WAITING.format('t')}) n "
+    "GROUP BY n.stream)"
 )
 _STREAMS = f"stream s LEFT JOIN {_NOTED} n ON n.stream = s.number"
 _BASE = base_sql("s.")
@@ -90,13 +97,15 @@ _KEYS: dict[str, tuple[str, ...]] = {
     ),
 }
 _COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
-# The losses are sums over outcomes. The errors are those of the streams, times the outcomes that each stream has.
-_SUMS = ("raw_log_loss", "log_loss", "raw_error", "error")
+# The losses are sums over the events that outcomes stand for. The errors are those of the streams, times the outcomes
+# that each stream has.
+_SUMS = ("raw_log_loss", "log_loss", "weights", "raw_error", "error")
 _TOTALS = (
     "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
     "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0), "
     "coalesce(sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END), 0), coalesce(sum(raw_log_loss), 0), "
-    "coalesce(sum(log_loss), 0), coalesce(sum(raw_error * outcomes), 0), coalesce(sum(error * outcomes), 0) "
+    "coalesce(sum(log_loss), 0), coalesce(sum(weights), 0), "
+    "coalesce(sum(raw_error * outcomes), 0), coalesce(sum(error * outcomes), 0) "
     "FROM stream WHERE events > 0"
 )
 _BASES = f"SELECT {_BASE}, count(*) FROM stream s WHERE s.events > 0 GROUP BY 1"  # noqa: S608 - our own text
@@ -135,25 +144,24 @@ CLASS_REACH = 50_000  # among so many forecasts
 _NOTE = (
     f"coalesce((SELECT min({severity_sql('n.what')}) FROM alarm n "  # noqa: S608
     f"WHERE n.stream = s.number AND n.ended IS NULL AND {is_about_us('n.what')}), "
-    f"(SELECT min({CORRECTING}) FROM correction n WHERE n.stream = s.number AND n.applied = 0))"
+    f"(SELECT min({CORRECTING}) FROM op c WHERE c.stream = s.number AND {_IS_WAITING.format('s')}))"
 )
 _COUNTED_OF_STREAM = (
     "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, s.raw_log_loss, s.log_loss, "
-    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode"
+    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired, s.mode, "
+    "s.weights"
 )
 _NUMBERS = f"{_COUNTED_OF_STREAM}, {_BASE}, {_NOTE}"  # see `_numbers_of` and `_mode_of`
-_WAITING = "(SELECT count(*) FROM correction c WHERE c.stream = s.number AND c.applied = 0)"
+_WAITING = f"(SELECT count(*) FROM op c WHERE c.stream = s.number AND {_IS_WAITING.format('s')})"  # noqa: S608
 # What is to be forgotten is seen by nobody any more.
-_IS_KEPT = (
-    "NOT EXISTS (SELECT 1 FROM correction f WHERE f.stream = e.stream AND f.nth = e.nth "
-    "AND f.applied = 0 AND f.is_forgetting = 1)"
-)
+_OF_EVENT = f"FROM op c WHERE c.stream = e.stream AND c.nth = e.nth AND {_IS_WAITING.format('s')}"
+_IS_KEPT = f"NOT EXISTS (SELECT 1 {_OF_EVENT} AND c.kind = {FORGET})"
 _EVENT_INFO = (
-    "SELECT e.id, e.time, e.status, e.score, e.forecast, e.given, e.issued, e.outcome, e.outcome_time, h.text, "
-    "(SELECT max(c.number) FROM correction c WHERE c.stream = e.stream AND c.nth = e.nth AND c.applied = 0), "
-    "(SELECT c.outcome FROM correction c WHERE c.stream = e.stream AND c.nth = e.nth AND c.applied = 0 "
-    "ORDER BY c.number DESC LIMIT 1) "
-    "FROM event e JOIN stream s ON s.number = e.stream LEFT JOIN shape h ON h.stream = e.stream "
+    "SELECT e.id, e.time, e.status, o.x, o.told, o.given, o.issued, e.outcome, e.weight, e.trials, "  # noqa: S608
+    "e.outcome_time, h.text, o.band, k.position, k.x, k.weight, k.trials "
+    "FROM event e JOIN op o ON o.position = e.position JOIN stream s ON s.number = e.stream "
+    "LEFT JOIN shape h ON h.stream = e.stream "
+    f"LEFT JOIN op k ON k.position = (SELECT max(c.position) {_OF_EVENT} AND c.kind = {CORRECT}) "
 )
 STATUS = {
     PENDING: "pending",
@@ -206,6 +214,8 @@ class StreamInfo(StreamNumbers):
     watching: str = ""  # what, and what not, in words
     classes: int | list[str] | None = None  # how many, or their names; None: two, without names
     groups: dict[str, Any] | None = None  # attributes, crossings, cells, names
+    models: list[str] | None = None  # of several models their names
+    kept: dict[str, float] | None = None  # the shares of ones and zeros that the log kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,12 +255,16 @@ class ClassInfo:
 
 @dataclass(frozen=True)
 class Bin:
-    """A tenth: how many learnt outcomes, the sum of their forecasts, the sum of the outcomes."""
+    """A tenth: how many learnt outcomes, the sum of their forecasts, the sum of the outcomes.
+
+    The sums are over the events that the outcomes stand for, `weight` in all.
+    """
 
     tenth: int
     count: int
     sum_p: float
     sum_y: float
+    weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -263,7 +277,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Hour:
-    """One hour of a stream, by the time of the forecasts."""
+    """One hour of a stream, by the time of the forecasts. The sums are over the events that outcomes stand for."""
 
     start: float  # seconds since 1970
     forecasts: int
@@ -273,6 +287,7 @@ class Hour:
     sum_outcome: float
     log_loss: float
     raw_log_loss: float
+    weight: float = 0.0  # how many these are
 
 
 @dataclass(frozen=True)
@@ -289,7 +304,9 @@ class EventInfo:
 
     `status` is pending, learnt, held (until it is mature, or its stream is resumed), expired, late or assumed.
     `corrected` says that the outcome stands here as it was corrected, and that the stream has still to learn it so.
-    Of classes there are scores, probabilities and a label in the place of score, probability and outcome.
+    Of classes there are scores, probabilities and a label in the place of score, probability and outcome. Of several
+    models there are scores, and of an outcome of many events `ones` and `of`. With a band the forecast has `low`,
+    `high`, `outcomes` and `reason`.
     """
 
     id: str
@@ -303,15 +320,37 @@ class EventInfo:
     scores: list[float] | dict[str, float] | None = None
     probabilities: list[float] | dict[str, float] | None = None
     label: Any = None
+    weight: float | None = None
+    ones: int | None = None
+    of: int | None = None
+    low: float | None = None
+    high: float | None = None
+    outcomes: float | None = None
+    reason: str | None = None
 
 
 def _event_info(row: tuple[Any, ...]) -> EventInfo:
     """A row of `_EVENT_INFO`."""
-    name, time, status, score, forecast, given, issued, outcome, outcome_time, text, correction, corrected = row
+    name, time, status, score, forecast, given, issued, y, weight, trials, outcome_time, text, band, *later = row
+    correction, *corrected = later
     shape, is_corrected = Shape.from_text(text), correction is not None
-    outcome = corrected if is_corrected else outcome
+    if is_corrected:
+        y, weight, trials = corrected
+        y = None if y is None else int(y)
+    known: dict[str, Any] = {"weight": weight}
+    if trials is not None:
+        y, known = None, {"weight": weight, "ones": y, "of": trials}
+    if band is not None:
+        known |= vars_of(estimate_of(forecast, bytes(band)))
+    if shape.models is not None:
+        found = np.frombuffer(bytes(given)).tolist()
+        known["scores"] = {
+            model: None if s != s else s  # noqa: PLR0124 - NaN
+            for model, s in zip_longest(shape.models.names, found, fillvalue=np.nan)
+        }
+        score = None
     if shape.classes is None:
-        return EventInfo(name, time, STATUS[status], score, forecast, outcome, outcome_time, is_corrected)
+        return EventInfo(name, time, STATUS[status], score, forecast, y, outcome_time, is_corrected, **known)
     told, scores = [1.0 - forecast, forecast], [1.0 - score, score]
     if issued is not None:
         told, scores = np.frombuffer(bytes(issued)).tolist(), np.frombuffer(bytes(given)).tolist()
@@ -320,8 +359,14 @@ def _event_info(row: tuple[Any, ...]) -> EventInfo:
         *(name, time, STATUS[status], None, None, None, outcome_time, is_corrected),
         scores=scores if is_list else shape.by_class(scores),
         probabilities=told if is_list else shape.by_class(told),
-        label=shape.label(outcome),
+        label=shape.label(y),
+        **known,
     )
+
+
+def vars_of(estimate: Estimate) -> dict[str, Any]:
+    """What a forecast says of how sure it is, by name."""
+    return {name: getattr(estimate, name) for name in ("low", "high", "outcomes", "reason")}
 
 
 @dataclass(frozen=True)
@@ -468,10 +513,12 @@ class Reader:
         rows = self.select(wanted, (name,))
         if not rows:
             return None
-        held, expired, _, _, _, state, monitor, notice, text, corrections = rows[0][11:]
+        held, expired, *_, state, monitor, notice, text, corrections = rows[0][11:]
         shape, numbers = Shape.from_text(text), _numbers_of(rows[0])
         readings = None if monitor is None else self._monitor(bytes(monitor))
         noticed = None if notice is None else notices.readings(bytes(notice))
+        if shape.models is not None:  # there is no raw score
+            numbers |= {"raw_log_loss": None, "raw_error": None}
         is_seen, words = notices.watch_over(noticed, readings, numbers["outcomes"])
         return StreamInfo(
             **numbers,
@@ -488,8 +535,10 @@ class Reader:
         )
 
     def _params(self, state: bytes, shape: Shape) -> dict[str, float]:
-        method: Any = shape.many if shape.numbers > 1 else method_named(self.meta()["method"])
+        method: Any = shape.method_of(_method_in(self.meta()))
         row = np.frombuffer(state)
+        if shape.models is not None:
+            return _params_of(method, shape, row)
         columns = params_of_rows(method, row[None, : method.width])
         params = {name: float(column[0]) for name, column in columns.items()}
         if shape.is_wide:
@@ -517,10 +566,12 @@ class Reader:
             raise Refusal(
                 "no_groups", f"segments must be those of groups, got {name!r:.60}, which has none", "stream", 404
             )
-        return self._segments(number, bytes(state), shape.groups, least)
+        return self._segments(number, bytes(state), shape, shape.groups, least)
 
-    def _segments(self, number: int, state: bytes, groups: Groups, least: int) -> list[Segment]:
-        table = GroupTable(groups, method_named(self.meta()["method"]))
+    def _segments(self, number: int, state: bytes, shape: Shape, groups: Groups, least: int) -> list[Segment]:
+        table = GroupTable(groups, shape.method_of(_method_in(self.meta())))
+        if shape.known:
+            table.maker._know(shape.known)  # noqa: SLF001 - as a calibrator does it
         with self._lock:
             cells = stored_cells(self._connection, number)
             names = stored_names(self._connection, number) if groups.names else []
@@ -545,8 +596,9 @@ class Reader:
         if shape.numbers <= 1 or shape.classes is None:
             return None
         latest = self.select(
-            "SELECT given, issued, outcome FROM event WHERE stream = ? AND nth >= ? "  # noqa: S608 - our own numbers
-            f"AND status IN ({LEARNT}, {ASSUMED}, {LATE}) ORDER BY nth DESC LIMIT {CLASS_EVENTS}",
+            "SELECT given, issued, outcome FROM event e JOIN op o ON o.position = e.position "  # noqa: S608 - our own numbers
+            "WHERE e.stream = ? AND e.nth >= ? "
+            f"AND status IN ({LEARNT}, {ASSUMED}, {LATE}) ORDER BY e.nth DESC LIMIT {CLASS_EVENTS}",
             (number, events - CLASS_REACH),
         )
         return _class_infos(shape.classes.labels, latest)
@@ -568,14 +620,13 @@ class Reader:
         if number is None:
             return None
         rows = self.select(
-            "SELECT kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y) FROM rollup "
+            "SELECT kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y), sum(weight) FROM rollup "
             "WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY kind, tenth",
             (number, *_hours(start, end)),
         )
-        found = {(kind, tenth): (int(count), sum_p, sum_y) for kind, tenth, count, sum_p, sum_y in rows}
-        bins = [
-            [Bin(t, *found.get((kind, t), (0, 0.0, 0.0))) for t in range(10)] for kind in (CALIBRATED_KIND, RAW_KIND)
-        ]
+        found = {(kind, tenth): (int(count), *sums) for kind, tenth, count, *sums in rows}
+        none = 0, 0.0, 0.0, 0.0
+        bins = [[Bin(t, *found.get((kind, t), none)) for t in range(10)] for kind in (CALIBRATED_KIND, RAW_KIND)]
         return Reliability(*bins)
 
     def history(
@@ -589,7 +640,8 @@ class Reader:
             "SELECT hour, sum(CASE WHEN kind = 0 THEN forecasts ELSE 0 END), "
             "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
             "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
-            "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
+            "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END), "
+            "sum(CASE WHEN kind = 0 THEN weight ELSE 0 END) "
             "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY hour ORDER BY hour LIMIT ?",
             (number, *_hours(start, end), limit),
         )
@@ -602,18 +654,18 @@ class Reader:
         first, rows = int(now // DAY_SECONDS) - TREND_DAYS + 1, list[tuple[Any, ...]]()
         if due:
             rows = self.select(
-                "SELECT stream, hour / 24, sum(forecasts), sum(outcomes), sum(log_loss) FROM rollup "  # noqa: S608
+                "SELECT stream, hour / 24, sum(forecasts), sum(outcomes), sum(log_loss), sum(weight) FROM rollup "  # noqa: S608
                 f"WHERE stream IN ({', '.join('?' for _ in due)}) AND hour >= ? AND hour < ? "
                 f"AND kind = {CALIBRATED_KIND} GROUP BY 1, 2",
                 (*due, 24 * first, 24 * (first + TREND_DAYS)),
             )
         days = {(stream, day): numbers for stream, day, *numbers in rows}
         for number in due:
-            found = [days.get((number, first + at), (0, 0, 0.0)) for at in range(TREND_DAYS)]
+            found = [days.get((number, first + at), (0, 0, 0.0, 0.0)) for at in range(TREND_DAYS)]
             trend = Trend(
-                [int(made) for made, _, _ in found],
-                [int(learnt) for _, learnt, _ in found],
-                [loss / learnt if learnt else None for _, learnt, loss in found],
+                [int(made) for made, *_ in found],
+                [int(learnt) for _, learnt, *_ in found],
+                [loss / weight if weight else None for *_, loss, weight in found],
             )
             kept[number] = (now, trend)
         trends = {number: kept[number][1] for number in streams}
@@ -669,6 +721,11 @@ class Reader:
         )
         return [_event_info(row) for row in rows]
 
+    def known(self, events: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of some events that there are: (stream, id)."""
+        found = "SELECT 1 FROM event e JOIN stream s ON s.number = e.stream WHERE s.name = ? AND e.id = ?"
+        return {event for event in events if self.select(found, event)}
+
     def oldest_pending(self) -> float | None:
         """When the oldest forecast without an outcome was made, in seconds since 1970."""
         found: float | None = self.select("SELECT min(time) FROM event WHERE status = 0")[0][0]
@@ -677,9 +734,9 @@ class Reader:
     def totals(self) -> Totals:
         """The whole store."""
         found = totals_of(self.select)
-        outcomes = found["outcomes"]
+        weights = found["weights"]
         counts = {name: int(found[name]) for name in _COUNTS if name != "judged"}
-        means = {name: found[name] / outcomes if outcomes else None for name in ("raw_log_loss", "log_loss")}
+        means = {name: found[name] / weights if weights else None for name in ("raw_log_loss", "log_loss")}
         return Totals(**counts, **means, oldest_pending=self.oldest_pending())  # type: ignore[arg-type]
 
     def version(self) -> int:
@@ -697,6 +754,11 @@ class Reader:
 
 
 _WORD = 0xFFFFFFFFFFFFFFFF
+
+
+def _method_in(meta: Mapping[str, str]) -> Method:
+    """The method of a store."""
+    return with_band(method_named(meta["method"]), json.loads(meta["band"]))
 
 
 def _plain(column: Any) -> list[Any]:
@@ -758,6 +820,7 @@ def matching(column: str, search: str | None, among: Sequence[str] = ()) -> tupl
 def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
     """A row of `_NUMBERS` as the fields that a list and the screen of one stream share."""
     name, events, outcomes, pending, alarms, last, error, raw_error, raw_log_loss, log_loss, oldest = row[:11]
+    weights = row[14]
     return {
         "name": name,
         "events": events,
@@ -765,9 +828,9 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
         "pending": pending,
         "alarms": alarms,
         "oldest_pending": oldest,
-        "last_event": last if events else None,
-        "raw_log_loss": raw_log_loss / outcomes if outcomes else None,
-        "log_loss": log_loss / outcomes if outcomes else None,
+        "last_event": last or None if events else None,
+        "raw_log_loss": raw_log_loss / weights if weights else None,
+        "log_loss": log_loss / weights if weights else None,
         "raw_error": raw_error,
         "error": error,
     }
@@ -775,7 +838,7 @@ def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
 
 def _mode_of(row: tuple[Any, ...], *, is_monitored: bool) -> dict[str, Any]:
     """A row of `_NUMBERS`: the state of the stream, and how it forecasts and learns now."""
-    mode, base, severity = row[13:16]
+    mode, _, base, severity = row[13:17]
     state = state_of(base, severity, is_monitored=is_monitored)
     return {"state": state, "frozen": bool(mode & FROZEN), "passthrough": bool(mode & PASSTHROUGH)}
 
@@ -1019,7 +1082,6 @@ def alarm_rows(
     limit: int,
     *,
     order: str = "a.number DESC",
-    lock: str = "",
 ) -> list[AlarmRow]:
     """Some alarms, the latest first, with the time of the forecast at which the fault began."""
     rows = select(
@@ -1027,7 +1089,7 @@ def alarm_rows(
         # Monitors count outcomes. Forecasts that were given up are spread over them. A notice says the time itself.
         + f"LEFT JOIN event e ON e.stream = a.stream AND e.nth = CASE WHEN a.part = {NOTICED} THEN -1 "
         "ELSE CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) END "
-        f"{where} ORDER BY {order} LIMIT {limit}{lock}",
+        f"{where} ORDER BY {order} LIMIT {limit}",
         arguments,
     )
     return [AlarmRow(*row[:3], bool(row[3]), *row[4:]) for row in rows]  # type: ignore[call-arg]  # as selected
@@ -1149,7 +1211,7 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
     end = min(int(last), max(int(first), int(now // HOUR)))
     length = SPANS[span]
     start = int(first) if length is None else max(int(first), end - length + 1)
-    params, lanes = _learnt(meta["method"], shape, bytes(state))
+    params, lanes = _learnt(_method_in(meta), shape, bytes(state))
     return View(
         stream=info,
         method="multi" if shape.numbers > 1 else meta["method"],
@@ -1159,7 +1221,7 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
         reliability=_reliability(reader, number, int(first), end, array("d", bytes(sums))),
         params=params,
         lanes=lanes,
-        map=None if shape.is_wide else _map(meta["method"], bytes(state)),
+        map=None if shape.is_wide else _map(_method_in(meta), shape, bytes(state)),
         delays=reader.delays(name) or [],
         alarms=alarm_rows(reader.select, "WHERE a.stream = ?", (number,), MOST_ALARMS),
         segments=[] if shape.groups is None else (reader.segments(name) or [])[:MOST_SEGMENTS],
@@ -1186,15 +1248,15 @@ def _series(reader: Reader, number: int, start: int, end: int) -> Series:
         MOST_POINTS, max(FEWEST_POINTS, int(learnt or 0) // OUTCOMES_PER_POINT)
     )  # a point of few outcomes shows luck
     width = next((w for w in WIDTHS if (end - start) // w < points), WIDTHS[-1])
-    sums = "sum(forecasts), sum(outcomes), sum(sum_p), sum(sum_y), sum(log_loss)"
+    sums = "sum(forecasts), sum(outcomes), sum(weight), sum(sum_p), sum(sum_y), sum(log_loss)"
     rows = reader.select(f"SELECT (hour + {MONDAY}) / {width}, kind, {sums} {where} GROUP BY 1, 2 ORDER BY 1", within)
     kinds = {(at, kind): numbers for at, kind, *numbers in rows}
     made = Series(width * HOUR)
     for at in sorted({at for at, _ in kinds}):
-        forecasts, outcomes, *calibrated = kinds[at, CALIBRATED_KIND]
-        raw = kinds[at, RAW_KIND][2:]
-        forecast, happened, log_loss = (v / outcomes if outcomes else None for v in calibrated)
-        score, _, raw_log_loss = (v / outcomes if outcomes else None for v in raw)
+        forecasts, outcomes, weight, *calibrated = kinds[at, CALIBRATED_KIND]
+        raw = kinds[at, RAW_KIND][3:]
+        forecast, happened, log_loss = (v / weight if weight else None for v in calibrated)
+        score, _, raw_log_loss = (v / weight if weight else None for v in raw)
         made.start.append((at * width - MONDAY) * HOUR)
         made.forecasts.append(int(forecasts))
         made.outcomes.append(int(outcomes))
@@ -1215,7 +1277,8 @@ def _interval(share: list[Number], count: list[int]) -> tuple[list[Number], list
 
 # ---- reliability ----------------------------------------------------------------------------------------------------
 
-Cells = dict[tuple[int, int], tuple[float, float, float]]  # kind, tenth -> outcomes, sum of forecasts, sum of outcomes
+# kind, tenth -> how many events outcomes stand for, sum of forecasts, sum of outcomes
+Cells = dict[tuple[int, int], tuple[float, float, float]]
 
 
 def _reliability(reader: Reader, number: int, first: int, end: int, sums: array[float]) -> Curves:
@@ -1225,7 +1288,7 @@ def _reliability(reader: Reader, number: int, first: int, end: int, sums: array[
         ("All time", {cell: (sums[i], sums[i + 1], sums[i + 2]) for cell, i in at.items()})
     ]
     if end - first >= WEEK:
-        select = "SELECT {what}, kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y) FROM rollup WHERE stream = ? "
+        select = "SELECT {what}, kind, tenth, sum(weight), sum(sum_p), sum(sum_y) FROM rollup WHERE stream = ? "
         within = "AND hour >= ? AND hour <= ? GROUP BY 1, 2, 3 ORDER BY 1"
         days = reader.select(select.format(what="0") + within, (number, end - WEEK + 1, end))
         parts.insert(0, ("Last 7 days", _cells(days)))
@@ -1274,9 +1337,9 @@ def _week_label(week: int, year: int) -> str:
 # ---- what was learnt ------------------------------------------------------------------------------------------------
 
 
-def _learnt(method: str, shape: Shape, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
+def _learnt(method: Method, shape: Shape, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
     """Parameters by their names in the paper, and the weights of the lanes."""
-    chosen: Any = shape.many if shape.numbers > 1 else method_named(method)
+    chosen: Any = shape.method_of(method)
     params = _params_of(chosen, shape, np.frombuffer(state))
     lanes = {name.removeprefix("lanes "): params.pop(name) for name in list(params) if name.startswith("lanes ")}
     return params, lanes
@@ -1284,6 +1347,9 @@ def _learnt(method: str, shape: Shape, state: bytes) -> tuple[dict[str, float], 
 
 def _params_of(method: Any, shape: Shape, row: Vector) -> dict[str, float]:
     """All parameters of a row as numbers by their names; what has parts is "name part"."""
+    if shape.models is not None:
+        found = method.params(row[: method.width], shape.models.names)
+        return {f"{part} {name}": float(v) for part in ("weights", "spline") for name, v in found[part].items()}
     found = dict(params_of(method, row[: method.width].tolist()))
     if shape.groups is not None:
         groups = GroupTable(shape.groups, method).params(row[: method.width + shape.groups.row_width])
@@ -1301,7 +1367,6 @@ def _params_of(method: Any, shape: Shape, row: Vector) -> dict[str, float]:
     return params
 
 
-def _map(method: str, state: bytes) -> Map | None:
+def _map(method: Method, shape: Shape, state: bytes) -> Map | None:
     """Forecasts of a grid of scores from the present state; nothing is learnt or changed."""
-    model = Model.named(method)
-    return None if model.method.draws else Map(*model.map(state, GRID))
+    return None if method.draws else Map(*Model(method).map(state, GRID, shape))

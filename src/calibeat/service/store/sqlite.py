@@ -9,7 +9,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +19,7 @@ from weakref import WeakSet
 import msgspec
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
+from calibeat.service.ops import FORECAST
 
 from . import schema
 from .types import (
@@ -28,11 +29,11 @@ from .types import (
     INSERT_ALARMS,
     INSERT_BODIES,
     INSERT_CELLS,
-    INSERT_CORRECTIONS,
     INSERT_EVENTS,
     INSERT_NAMES,
+    INSERT_OPS,
+    INSERT_RECEIPTS,
     INSERT_ROLLUPS,
-    INSERT_SAID,
     INSERT_SHAPES,
     INSERT_STREAMS,
     OR_BODY,
@@ -42,26 +43,22 @@ from .types import (
     SETTLE_EVENTS,
     SETTLED,
     SETTLED_COLUMNS,
+    SPEND_RECEIPTS,
     STREAM_COLUMNS,
-    Overtaken,
     Store,
     StoreBusy,
     StoreInUse,
-    StreamState,
     TableRow,
     assigned,
-    check_written,
 )
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
 COPIED_AT_ONCE = 4_096  # pages of a backup
 _SETTLE, _SETTLED = f"WITH new ({', '.join(SETTLED_COLUMNS)}) AS (", f") {SETTLE_EVENTS}new WHERE {SETTLED}"
-_OR_UPDATE = (
-    f" ON CONFLICT (number) DO UPDATE SET {assigned(STREAM_COLUMNS[2:], 'excluded')} "
-    "WHERE stream.version = excluded.version - 1"
-)
+_OR_UPDATE = f" ON CONFLICT (number) DO UPDATE SET {assigned(STREAM_COLUMNS[1:], 'excluded')}"
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
+_NOTHING = {None}
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
 DAMAGED = "damaged"  # instead of the stamp of a file
@@ -78,6 +75,7 @@ class SqliteConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
 
     outages: tuple[type[Exception], ...] = ()  # a file is never away for a while
+    faults: tuple[type[Exception], ...] = (sqlite3.Error,)  # such as a page that cannot be read
 
     types: ClassVar[dict[str, str]] = {
         "text": "TEXT",
@@ -151,10 +149,6 @@ class SqliteConnection:
         """Everything that is read from now on is of one moment."""
         self.database.execute("BEGIN")
 
-    def try_lock(self, number: int) -> bool:  # noqa: ARG002 - one process writes
-        """Whether no other process makes this stream anew."""
-        return True
-
     def commit(self) -> None:
         """On the disk when this returns."""
         self.database.execute("COMMIT")
@@ -166,7 +160,10 @@ class SqliteConnection:
 
     def integrity(self) -> list[str]:
         """What SQLite itself finds wrong with the file."""
-        return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+        try:
+            return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+        except sqlite3.DatabaseError as error:
+            return [str(error)]
 
     def size(self) -> int:
         """Bytes on the disk, with the write-ahead log."""
@@ -223,8 +220,7 @@ def _readable(error: sqlite3.Error, path: Path) -> CalibeatError:
 class SqliteStore(Store):
     """The store that an engine owns: nobody else writes events to it as long as this object is open."""
 
-    failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
-    retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
+    failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone)
     is_server = False
     one_of = "IN (SELECT value FROM json_each(?))"
 
@@ -240,16 +236,14 @@ class SqliteStore(Store):
             opened.callback(self.connection.close)
             try:
                 self._prepare()
-                found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
                 self._stamp_file(known)
             except sqlite3.Error as error:
                 raise _readable(error, path) from error
             opened.pop_all()
-        self._numbers = int(found[0][0])
-        self.look_for_corrections()
         # SQLite keeps its files from the first commit until the last connection is closed.
-        self._files = {file: _identity(file) for file in (path.absolute(), self.path, *beside)}
-        self._files[beside[-1]] = _which(os.fstat(self._lock))
+        self._names = str(self.path), str(self._wal)
+        self._files = {str(file): _identity(file) for file in (path.absolute(), self.path, *beside)}
+        self._files[str(beside[-1])] = _which(os.fstat(self._lock))
         self._wal_size, self._seen = 0, (0, 0)
 
     def _prepare(self) -> None:
@@ -280,13 +274,14 @@ class SqliteStore(Store):
         nothing is lost with the log, and a file in the place of the database finds no log of another.
         """
         gone = next((file for file, known in self._files.items() if _identity(file) != known), None)
-        if gone is None or gone == self._wal:
+        path, wal = self._names
+        if gone is None or gone == wal:
             self._check_content()
         if gone is not None:
-            if gone == self._wal or _identity(self.path) != self._files[self.path]:
+            if gone == wal or _identity(path) != self._files[path]:
                 self.connection.fold()
             raise StoreGone(f"store must keep its files while it is used, got another file or none - at {gone}")
-        size = self._wal.stat().st_size
+        size = os.stat(wal).st_size  # noqa: PTH116
         if size < self._wal_size:
             # Another program has folded the log, and then this does nothing. Or it was cut off, and then this fails.
             self.connection.fold("PASSIVE")
@@ -324,7 +319,7 @@ class SqliteStore(Store):
 
     def _check_content(self) -> None:
         """Raise if the file was overwritten. A checkpoint writes to it too, and leaves the stamp as it is."""
-        found = self.path.stat()
+        found = os.stat(self._names[0])  # noqa: PTH116
         seen = found.st_mtime_ns, found.st_size
         if seen != self._seen and _stamp(self.path) not in {*self._stamps, None}:
             raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
@@ -334,54 +329,47 @@ class SqliteStore(Store):
         """A list as an argument of `one_of`."""
         return _json(list(values)).decode()
 
-    def of_ids(self, columns: str, ids: Sequence[tuple[int, str]], more: str = "") -> list[TableRow]:
-        """Columns of the events `e` that have these streams and ids; `more` stands behind the tables."""
+    def of_ids(self, columns: str, ids: Sequence[tuple[int, Any]], more: str = "", by: str = "id") -> list[TableRow]:
+        """Columns of the events `e` that have these streams and ids (or numbers); `more` stands behind the tables."""
         found: list[TableRow] = []
+        # A cross join keeps the order: for each id its event by the index, never all events of a stream.
+        tables = more.replace("JOIN op", "CROSS JOIN op").replace("JOIN stream", "CROSS JOIN stream")
         for part, marks in _pieces(ids, 2):
-            # A cross join keeps the order: for each id its event by the index, never all events of a stream.
             found += self.connection.all(
-                f"WITH w (stream, id) AS (VALUES {marks}) SELECT {columns} FROM w "  # noqa: S608 - our own text
-                f"CROSS JOIN event e ON e.stream = w.stream AND e.id = w.id {more}",
+                f"WITH w (stream, {by}) AS (VALUES {marks}) SELECT {columns} FROM w "  # noqa: S608 - our own text
+                f"CROSS JOIN event e ON e.stream = w.stream AND e.{by} = w.{by} {tables}",
                 part,
             )
         return found
 
-    def streams(self, names: Collection[str], cached: dict[str, StreamState]) -> dict[str, StreamState]:
-        """The streams of these names that are there and not in memory."""
-        wanted = [name for name in names if name not in cached]
-        return self.read_streams(wanted) if wanted else {}
+    def append(self, ops: list[TableRow]) -> None:
+        """Add operations to the log."""
+        for is_forecast in (True, False):  # which have other columns
+            self._many(INSERT_OPS, [op for op in ops if (op[2] == FORECAST) is is_forecast])
 
-    def create(self, names: Collection[str]) -> dict[str, int]:
-        """Numbers for new streams of these names; `write` makes their rows."""
-        first = self._numbers + 1
-        self._numbers += len(names)
-        return {name: first + at for at, name in enumerate(names)}
+    def add_receipts(self, rows: list[TableRow]) -> None:
+        """Receipts of a stream, with their version."""
+        self._many(INSERT_RECEIPTS, rows)
 
     def write(self, rows: dict[str, list[TableRow]]) -> None:
-        """Everything that a group changes."""
+        """What follows of some operations."""
         self._many(INSERT_EVENTS, rows["event"])
         self._many(_SETTLE, rows["settled"], _SETTLED)
+        self._many(INSERT_RECEIPTS, rows["receipt"])
+        if rows["spent"]:
+            self.connection.run_many(SPEND_RECEIPTS, rows["spent"])
         named = sorted(rows["stream"], key=itemgetter(1))  # the index of names is the one that grows in no order
-        written = self._many(INSERT_STREAMS, named, _OR_UPDATE)
-        check_written(written, len(rows["stream"]))
+        self._many(INSERT_STREAMS, named, _OR_UPDATE)
         self._many(INSERT_BODIES, rows["body"], OR_BODY)
         self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
         if rows["ended"]:
             self.connection.run_many(END_ALARMS, rows["ended"])
         self._many(INSERT_ALARMS, rows["alarm"])
-        if rows["correction"]:
-            self.has_corrections = True
-            self._many(INSERT_CORRECTIONS, rows["correction"])
-        self._many(INSERT_SAID, rows["said"])
         self._many(INSERT_SHAPES, rows["shape"], OR_SHAPE)
         self._many(INSERT_CELLS, rows["cell"], OR_CELL)
         self._many(INSERT_NAMES, rows["name"], OR_NAME)
         if rows["forgotten"]:
             self.connection.run_many(FORGET_NAME, rows["forgotten"])
-
-    def look_for_corrections(self) -> None:
-        """Whether any wait to be applied. Nobody else writes them, so none need be looked for if there are none."""
-        self.has_corrections = bool(self.connection.all("SELECT 1 FROM correction WHERE applied = 0 LIMIT 1"))
 
     def erase(self) -> bool:
         """Empty the write-ahead log, which has pages as they were, without waiting for those who read -> whether."""
@@ -392,12 +380,6 @@ class SqliteStore(Store):
         finally:
             self.connection.run(f"PRAGMA busy_timeout = {BUSY * 1000:.0f}")
 
-    def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
-        """Run a statement as a group of its own."""
-        self.begin()
-        self.connection.run(statement, arguments)
-        self.commit()
-
     def commit(self) -> None:
         """On the disk when this returns, and in files that are still there."""
         self.connection.commit()
@@ -406,7 +388,8 @@ class SqliteStore(Store):
     def close(self) -> None:
         """Put the write-ahead log into the file, which is then the whole store, and close it."""
         self.rollback()
-        if _identity(self.path) == self._files[self.path]:
+        path = self._names[0]
+        if _identity(path) == self._files[path]:
             self._check_content()  # if it raises, the process must end without closing: SQLite would use the log
         try:
             self.connection.run(f"PRAGMA busy_timeout = {LAST_READERS * 1000:.0f}")
@@ -416,21 +399,33 @@ class SqliteStore(Store):
             self.connection.close()
             os.close(self._lock)
 
-    def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> int:
-        """One statement for many rows -> how many were written.
+    def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> None:
+        """One statement for many rows.
 
         A statement for each row would hand over the interpreter's lock as often as there are rows.
         """
-        pieces = _pieces(rows, len(rows[0])) if rows else ()
-        return sum(self.connection.run(f"{head}VALUES {marks}{tail}", part) for part, marks in pieces)
+        if not rows:
+            return
+        # Whole columns of None stand in the text: as an argument it is the slowest, Python looks for an adapter of it.
+        kept = [at for at, value in enumerate(rows[0]) if value is not None or _has_some(rows, at)]
+        mark = f"({','.join('?' if at in kept else 'NULL' for at in range(len(rows[0])))})"
+        if len(kept) < len(rows[0]):  # keys are left, two at least
+            rows = list(map(itemgetter(*kept), rows))
+        for part, marks in _pieces(rows, len(kept), mark):
+            self.connection.run(f"{head}VALUES {marks}{tail}", part)
 
 
-def _pieces(rows: Sequence[tuple[Any, ...]], width: int) -> Iterator[tuple[list[Any], str]]:
+def _has_some(rows: Sequence[tuple[Any, ...]], at: int) -> bool:
+    """Whether a column has more than None."""
+    return set(map(itemgetter(at), rows)) != _NOTHING
+
+
+def _pieces(rows: Sequence[tuple[Any, ...]], width: int, mark: str = "") -> Iterator[tuple[list[Any], str]]:
     """The arguments of a statement for many rows, and their marks, in pieces of a power of two rows.
 
     So there are few statements, and each is compiled once.
     """
-    first, count, mark = 0, len(rows), f"({','.join('?' * width)})"
+    first, count, mark = 0, len(rows), mark or f"({','.join('?' * width)})"
     most = 1 << ((_MOST_ARGUMENTS // width).bit_length() - 1)
     while first < count:
         size = min(most, 1 << ((count - first).bit_length() - 1))
@@ -475,6 +470,18 @@ def _lock(beside: Path, path: Path) -> int:
     return handle
 
 
+@contextmanager
+def owned_file(path: Path) -> Iterator[None]:
+    """The place of a store, which nobody else uses meanwhile, whatever is there."""
+    whole = path.resolve()
+    handle = _lock(whole.with_name(whole.name + ".lock"), path)
+    try:
+        yield
+        os.ftruncate(handle, 0)  # another file has no stamp yet
+    finally:
+        os.close(handle)
+
+
 def _stamp(path: Path) -> str | None:
     """The stamp in the file itself, whatever its log says; None if it cannot be opened now.
 
@@ -496,10 +503,10 @@ def _stamp_of(database: sqlite3.Connection) -> str:
     return f"{found[0][0] if found else 'never'}/{copies}"
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: Path | str) -> tuple[int, int] | None:
     """Which file has this name; None where there is none."""
     try:
-        return _which(path.stat())
+        return _which(os.stat(path))  # noqa: PTH116 - twice a group for each file: a name is faster than a Path
     except FileNotFoundError:
         return None
 
