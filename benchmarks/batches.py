@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, thread_time, time
+from time import thread_time, time
 from typing import Any
 from unittest.mock import patch
 
@@ -30,15 +30,17 @@ from benchmarks.serve_load import load
 from benchmarks.timing import Clocks
 from calibeat.cli.serve import few_collections
 from calibeat.service import engine as engine_module
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.listening import Listening
 from calibeat.service.maintenance import prune
 from calibeat.service.model import Model
+from calibeat.service.pending import Pending
 from calibeat.service.plan import Plan
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_reader
 from calibeat.service.store.queries import overview, view
 from calibeat.service.store.sqlite import SqliteStore
-from calibeat.service.unwritten import Unwritten
 from calibeat.service.wire import (
     ForecastAnswer,
     ForecastAnswers,
@@ -61,11 +63,11 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "streams read": [(SqliteStore, "streams")],
     "plan": [(Plan, "take")],
     "fold": [(Model, "fold")],
-    "roll-ups": [(Unwritten, "finish")],
-    "added to others": [(Unwritten, "add"), (Unwritten, "keep")],
-    "journal": [(SqliteStore, "note"), (SqliteStore, "clear_journal"), (engine_module, "packed")],
-    "finish": [(Plan, "finish")],
-    "notices": [(Engine, "_hear")],
+    "roll-ups": [(Pending, "finish")],
+    "added to others": [(Pending, "add")],
+    "log": [(SqliteStore, "append")],
+    "finish": [(Plan, "run")],
+    "notices": [(Listening, "hear")],
     "rows": [(engine_module, "rows_of")],
     "answers": [(Plan, "answer")],
     "commit": [(SqliteStore, "commit")],
@@ -111,12 +113,12 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Clocks | 
     scores = scores.round(6).tolist()
     with tempfile.TemporaryDirectory() as folder, few_collections(), ExitStack() as stack:
         engine = Engine.open(f"{folder}/calibeat.db", settings)
-        engine.listen()
-        engine.may_defer = True
+        engine.listening.begin(engine.clock())
+        engine.behind.may_wait = True
         process, write = engine.process, engine.write_in_time
         if spent is not None:
             stack.enter_context(watching(spent))
-            process, write = spent.timed("rest", engine.process), spent.timed("rest", engine.write_in_time)
+            process, write = spent.timed("rest", process), spent.timed("rest", write)
         read_f, read_o, encode = (
             (read_forecasts, read_outcomes, _encoded)
             if spent is None
@@ -139,7 +141,7 @@ def serve(settings: EngineSettings, requests: int, groups: int, spent: Clocks | 
             queue += [(None, read_o(body, 10_000).events) for body in told]
             for (_, answer), (_, events) in zip(process(queue), queue, strict=True):
                 encode(events, answer)
-            write(monotonic())
+            write()
             if group >= 10:
                 total += thread_time() - begun
         begun = thread_time()
@@ -161,7 +163,7 @@ def _encoded(events: Any, answer: Any) -> bytes:
 
 def parts(*, quick: bool) -> None:
     """CPU us an event of a batch, by part."""
-    for requests, groups in ((8, 200), (40, 40)):  # several times the tables follow the journal
+    for requests, groups in ((8, 200), (40, 40)):  # several times the tables follow the log
         size, repeats = requests * BATCH, 2 if quick else 4
         whole = {name: list[float]() for name in SETTINGS}
         found = {name: Clocks() for name in SETTINGS}
@@ -241,8 +243,8 @@ def grow(events: int, streams: int, pending: int) -> None:
 def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list[str]]:
     """Rows of the table, as the store grows."""
     engine = Engine.open(str(path), SETTINGS["notice"])
-    engine.listen()
-    engine.may_defer = True
+    engine.listening.begin(engine.clock())
+    engine.behind.may_wait = True
     marks = [max(WINDOW, int(count * step) // AT_ONCE) for step in STEPS]
     spent, at_first, rng = list[float](), 0.0, np.random.default_rng(0)
     groups = count // AT_ONCE
@@ -258,7 +260,7 @@ def _grow(path: Path, count: int, names: int, *, settles: bool) -> Iterator[list
         queue = [(None, events[first : first + BATCH]) for first in range(0, len(events), BATCH)]
         begun = thread_time()
         engine.process(queue)
-        engine.write_in_time(monotonic())
+        engine.write_in_time()
         spent.append((thread_time() - begun) / len(events))
         if group + 1 in marks:
             now = 1e6 * float(np.mean(spent[-WINDOW:]))

@@ -20,8 +20,9 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.table import show, verdict
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_reader
 from calibeat.service.store.queries import ORDERS, PAGE_ROWS, overview
 
@@ -70,24 +71,37 @@ def _fill(store: Path, streams: int, events: int, days: int) -> str:
     return str(max(made, key=lambda stream: stream.share).name)
 
 
+_COUNTS = "kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss, weight"
+
+
 def _copy(store: Path, days: int) -> None:
     """Learnt events and all hours again, `days` earlier each time; the streams count them."""
     database = sqlite3.connect(store, isolation_level=None)
     database.execute("BEGIN")
+    ((last,),) = database.execute("SELECT max(position) FROM op").fetchall()
     for copy in range(1, COPIES + 1):
-        more = {"seconds": 86_400.0 * days * copy, "hours": 24 * days * copy, "apart": APART * copy, "copy": f"-{copy}"}
+        more = {"seconds": 86_400.0 * days * copy, "hours": 24 * days * copy}
+        moved = {"apart": APART * copy, "copy": f"-{copy}", "moved": last * copy, "seconds": more["seconds"]}
         database.execute(
-            "INSERT INTO event SELECT stream, nth + :apart, id || :copy, seq + :apart, time - :seconds, score, "
-            "forecast, NULL, status, outcome, outcome_seq + :apart, outcome_time - :seconds, NULL, NULL, NULL "
+            "INSERT INTO op (position, stream, kind, nth, id, at, time, x, told, given, issued, corrects) "
+            "SELECT position + :moved, stream, kind, nth + :apart, id || :copy, at - :seconds, "
+            "time - :seconds, x, told, given, issued, corrects FROM op WHERE position <= :last AND kind < 2",
+            {"last": last, **moved},
+        )
+        database.execute(
+            "INSERT INTO event (stream, nth, id, position, time, status, outcome, outcome_time, learnt) "
+            "SELECT stream, nth + :apart, id || :copy, position + :moved, time - :seconds, "
+            "status, outcome, outcome_time - :seconds, learnt + :moved "
             "FROM event WHERE nth < :limit AND status = 2",
-            {"limit": APART, **{name: more[name] for name in ("apart", "copy", "seconds")}},
+            {"limit": APART, **moved},
         )
         # Hours overlap at the ends of a copy by what was late; the first one there stays.
         database.execute(
-            "INSERT OR IGNORE INTO rollup SELECT stream, hour - :hours, kind, tenth, forecasts, outcomes, sum_p, "
-            "sum_y, log_loss FROM rollup WHERE hour > (SELECT max(hour) FROM rollup) - :days",
+            f"INSERT OR IGNORE INTO rollup (stream, hour, {_COUNTS}) SELECT stream, hour - :hours, {_COUNTS} "  # noqa: S608
+            "FROM rollup WHERE hour > (SELECT max(hour) FROM rollup) - :days",
             {"hours": more["hours"], "days": 24 * days},
         )
+    database.execute("UPDATE meta SET value = (SELECT max(position) FROM op) WHERE name = 'flushed'")
     counts = "events = events + :copies * outcomes, outcomes = outcomes * (1 + :copies)"
     database.execute(f"UPDATE stream SET {counts}", {"copies": COPIES})  # noqa: S608
     database.execute("COMMIT")

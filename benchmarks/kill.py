@@ -7,7 +7,7 @@ and with groups. In half of the streams they also correct and retract outcomes, 
 through and reset. They hang up before some answers, send again what was not answered, and remember what they were told.
 At the end the store must hold all of it and nothing that was forgotten, its state must be that of a replay, bit for
 bit, and each forecast of the other half that of the library in the order of the log. "unwritten" are the kills after
-which the journal had groups that were in no other table yet; there are more where clients only send events, because
+which the log had operations that were in no other table yet; there are more where clients only send events, because
 corrections are applied from the tables.
 
 ``python -m benchmarks.kill --kills 200 --faults 60`` says how many; ``python -m benchmarks kill`` does as many as this.

@@ -85,13 +85,14 @@ def in_service(*, quick: bool) -> None:
 
 def _serve(noticed: bool, size: int, n: int) -> float:
     """CPU seconds for n forecasts and their outcomes in groups of a size."""
-    from calibeat.service.engine import Engine, EngineSettings
+    from calibeat.service.engine import Engine
     from calibeat.service.events import ForecastEvent, OutcomeEvent
+    from calibeat.service.settings import EngineSettings
 
     scores = np.random.default_rng(0).random(n).tolist()
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine.open(f"{folder}/calibeat.db", EngineSettings(method="auto", notice=noticed))
-        engine.listen()
+        engine.listening.begin(engine.clock())
         begun = process_time()
         for first in range(0, n, size):
             ids = range(first, min(n, first + size))

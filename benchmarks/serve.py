@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.serve_load import Measured, load
 from benchmarks.table import show, verdict
@@ -92,6 +93,12 @@ def _postgres(stack: ExitStack) -> str | None:
     """The address of a PostgreSQL database: CALIBEAT_POSTGRES, or a server of the tests."""
     if address := os.environ.get("CALIBEAT_POSTGRES"):
         return address
+    server = postgres_server(stack)
+    return None if server is None else str(server.database())
+
+
+def postgres_server(stack: ExitStack) -> Any:
+    """A PostgreSQL server of the tests; None where it is not installed."""
     sys.path.insert(0, "tests")
     try:
         server = importlib.import_module("postgres").start()
@@ -99,7 +106,7 @@ def _postgres(stack: ExitStack) -> str | None:
         sys.stdout.write(f"PostgreSQL is left out: {reason}\n")
         return None
     stack.callback(server.close)
-    return str(server.database())
+    return server
 
 
 def throughput(*, quick: bool) -> None:
