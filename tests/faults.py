@@ -155,11 +155,20 @@ class Service:
     def _await_ready(self) -> None:
         end = time.monotonic() + 120
         while self.is_alive and time.monotonic() < end:
-            with closing(self._connection()) as connection, suppress(OSError, http.client.HTTPException):
-                if _ask(connection, "GET", "/readyz")[0] == 200:
-                    return
+            if self._status("/healthz") == 200:
+                return
             time.sleep(0.01)
         raise RuntimeError(f"a service must start, got status {self._nursery.ended.get(self.pid)}")
+
+    def _status(self, path: str) -> int:
+        with closing(self._connection()) as connection, suppress(OSError, http.client.HTTPException):
+            return _ask(connection, "GET", path)[0]
+        return 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is ready: of two services one is, the other stands by."""
+        return self._status("/readyz") == 200
 
     def _connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -270,6 +279,15 @@ class Load:
         self.work(60.0, until=lambda: self.numbers["answers"] >= enough)
         self.work(self.dice.uniform(0.0, 0.3))
 
+    def leader(self) -> Service:
+        """The service that answers; the others stand by."""
+        end = time.monotonic() + 60.0
+        while time.monotonic() < end:
+            if found := next((service for service in self.services if service.leads), None):
+                return found
+            self.work(0.05)
+        raise RuntimeError("a service must lead, got none in a minute")
+
     def _send(self, request: list[Any]) -> None:
         self._sent[request[0]] = time.monotonic()
         self.dice.choice(self.services).send(request)
@@ -278,7 +296,7 @@ class Load:
         """A new service for each one that has ended."""
         for at, service in enumerate(self.services):
             if not service.is_alive:
-                self._end(service, signal.SIGKILL)
+                self.end(service, signal.SIGKILL)
                 self.services[at] = self._start()
                 self._send_again()
 
@@ -291,7 +309,8 @@ class Load:
             self.numbers["sent again"] += 1
             self._send(request)
 
-    def _end(self, service: Service, number: int) -> None:
+    def end(self, service: Service, number: int) -> None:
+        """End a service, as it must end."""
         status = service.end(number)
         self.numbers["hung up"] += service.hung_up
         wanted = {0} if number == signal.SIGTERM else ENDS
@@ -304,16 +323,37 @@ class Load:
         if self.clients.waiting:
             self.clients.wrong.append(f"{len(self.clients.waiting)} requests were never answered")
         for service in self.services:
-            self._end(service, signal.SIGTERM)
+            self.end(service, signal.SIGTERM)
 
 
 # ---- the faults -----------------------------------------------------------------------------------------------------
 
 
 def kill_service(load: Load, _: Any) -> None:
-    """SIGKILL of one service."""
-    load.dice.choice(load.services).end(signal.SIGKILL)
-    load.clients.unwritten += kills.has_journal(load.url)
+    """SIGKILL of the service that leads."""
+    load.leader().end(signal.SIGKILL)
+    load.clients.unwritten += kills.is_behind(load.url)
+
+
+def stop_service(load: Load, _: Any) -> None:
+    """SIGTERM of the service that leads: it lets the other one lead at once."""
+    load.end(load.leader(), signal.SIGTERM)
+
+
+def oversleep(load: Load, _: Any) -> None:
+    """SIGSTOP of the service that leads for longer than its lease, and SIGCONT once another one leads."""
+    victim = load.leader()
+    victim.signal(signal.SIGSTOP)
+    load.work(60.0, until=lambda: any(service.leads for service in load.services if service is not victim))
+    load.work(load.dice.uniform(0.1, 1.0))
+    victim.signal(signal.SIGCONT)
+
+
+def read_only(load: Load, server: Any) -> None:
+    """The database takes no writes for a while, as a replica that is not the first server yet."""
+    server.set("default_transaction_read_only", "on")
+    load.work(0.5)
+    server.set("default_transaction_read_only", "off")
 
 
 def kill_server(load: Load, server: Any) -> None:
@@ -337,7 +377,15 @@ def cut(load: Load, server: Any) -> None:
     load.work(1.0)
 
 
-FAULTS = {"service killed": kill_service, "server killed": kill_server, "stopped": freeze, "sessions cut": cut}
+FAULTS = {
+    "service killed": kill_service,
+    "server killed": kill_server,
+    "stopped": freeze,
+    "stopped for long": oversleep,
+    "sessions cut": cut,
+    "read only": read_only,
+    "service stopped": stop_service,
+}
 
 
 def run(

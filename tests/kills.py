@@ -10,7 +10,6 @@ import json
 import queue
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -59,9 +58,11 @@ def requests() -> Iterator[tuple[Any, list[Any]]]:
 
 def serve(url: str, method: str) -> None:
     """An engine behind two pipes."""
-    from calibeat.service.engine import Engine, EngineSettings
+    from calibeat.service.engine import Engine
     from calibeat.service.events import Refusal
+    from calibeat.service.settings import EngineSettings
 
+    print("opening", flush=True)  # noqa: T201 - the protocol of the pipe
     engine = Engine.open(url, EngineSettings(method=method, monitor=2000.0))
     engine.start(deliver)
     for ticket, events in requests():
@@ -106,7 +107,8 @@ def calibrator_of(stream: str, text: str | None, method: Any, seed: int) -> Any:
 class Worker:
     """A process with an engine, as the clients see it."""
 
-    def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
+    def __init__(self, url: str, method: str, log: Any, before: Any = None, *, waits: bool = True) -> None:
+        """A worker that is ready, or (not `waits`) one that opens its store now."""
         self.process = subprocess.Popen(
             [sys.executable, __file__, url, method],
             stdin=subprocess.PIPE,
@@ -118,9 +120,9 @@ class Worker:
         self.answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        first = self.answers.get(timeout=120)
-        if first != "ready":
-            raise RuntimeError(f"the worker must start, got {first!r} and status {self.process.wait()}")
+        for word in ("opening", "ready") if waits else ("opening",):
+            if (found := self.answers.get(timeout=120)) != word:
+                raise RuntimeError(f"the worker must start, got {found!r} and status {self.process.wait()}")
 
     def _read(self) -> None:
         for line in self.process.stdout or ():
@@ -177,7 +179,7 @@ class Clients:
     answered: dict[int, list[Any]] = field(default_factory=dict)  # and with one; a request sent twice may get two
     wrong: list[str] = field(default_factory=list)
     repeats: int = 0
-    unwritten: int = 0  # kills after which the journal had groups that were in no other table
+    unwritten: int = 0  # kills after which the log had operations that were in no other table
     _tickets: int = 0
     _ids: int = 0
 
@@ -313,8 +315,12 @@ def run(
         victim = moments.randrange(workers)
         _work(clients, alive, moments.uniform(0.02, 0.4))
         alive[victim].kill()
-        clients.unwritten += has_journal(url)
+        clients.unwritten += is_behind(url)
         drain(clients, alive[victim])
+        while moments.random() < 0.5:  # the next one is killed too, while it recovers or begins to apply corrections
+            unready = start(waits=False)
+            time.sleep(moments.uniform(0.0, 0.1))
+            unready.kill()
         alive[victim] = start()
         for request in list(clients.waiting.values()):  # the same ids once more
             alive[moments.randrange(workers)].send(request)
@@ -329,12 +335,14 @@ def run(
     return clients
 
 
-def has_journal(url: str) -> bool:
-    """Whether a process that was killed had answered what is in no table yet, except the journal."""
-    if "://" in url:
-        return False
-    with closing(sqlite3.connect(url)) as file:
-        return bool(file.execute("SELECT 1 FROM journal LIMIT 1").fetchall())
+def is_behind(url: str) -> bool:
+    """Whether a process that was killed had answered what is in no table yet, except the log."""
+    from calibeat.service.store import open_connection
+
+    with closing(open_connection(url)) as connection:
+        return bool(
+            connection.all("SELECT 1 FROM op JOIN meta ON name = 'flushed' WHERE position > CAST(value AS INT)")
+        )
 
 
 def _work(clients: Clients, alive: list[Worker], seconds: float, least: int = 1) -> None:
@@ -374,7 +382,18 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     connection = open_connection(url)
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
-        events = connection.all("SELECT id, stream, score, forecast, outcome, given, issued FROM event")
+        events = connection.all(
+            "SELECT e.id, e.stream, o.x, o.told, e.outcome, o.given, o.issued "
+            "FROM event e JOIN op o ON o.position = e.position"
+        )
+        # What is in the log of each event: one forecast, and what is learnt or kept for it once.
+        twice = connection.all(
+            "SELECT stream, nth FROM op WHERE kind IN (0, 1, 3) GROUP BY stream, nth "
+            "HAVING sum(CASE WHEN kind = 0 THEN 1 ELSE 0 END) <> 1 OR sum(CASE WHEN kind > 0 THEN 1 ELSE 0 END) > 1"
+        )
+        alone = connection.all(
+            "SELECT o.position FROM op o LEFT JOIN event e ON e.position = o.position WHERE o.kind = 0 AND e.id IS NULL"
+        )
         stored = {name: (names[stream], *values[:3]) for name, stream, *values in events}
         for name, stream, *_, outcome, given, issued in events:
             if issued is not None:
@@ -420,7 +439,7 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
         "repeats": clients.repeats,
         "unwritten": clients.unwritten,
         "lost": len(lost) + len(lost_outcomes),
-        "doubled": len(doubled) + len(events) - len(stored),
+        "doubled": len(doubled) + len(events) - len(stored) + len(twice) + len(alone),
         "changed": len(changed) + len(contradicted),
         "wrong": clients.wrong,
         "streams": replay.streams,
@@ -444,17 +463,20 @@ def plain_differences(url: str, clients: Clients) -> int:
         meta = get_meta(connection)
         names = dict(connection.all("SELECT number, name FROM stream"))
         shapes = dict(connection.all("SELECT stream, text FROM shape"))
-        events = connection.all("SELECT stream, seq, score, forecast, outcome, outcome_seq, given, issued FROM event")
+        events = connection.all(
+            "SELECT e.stream, e.position, o.x, o.told, e.outcome, e.learnt, o.given, o.issued "
+            "FROM event e JOIN op o ON o.position = e.position"
+        )
         events = [(*event[:6], *(part and array("d", bytes(part)).tolist() for part in event[6:])) for event in events]
     finally:
         connection.close()
-    log: list[tuple[int, int, int, Any]] = []  # stream, number in it, event, its outcome or None
-    for at, (stream, seq, _, _, outcome, outcome_seq, *_) in enumerate(events):
+    log: list[tuple[int, int, int, Any]] = []  # stream, position, event, its outcome or None
+    for at, (stream, position, _, _, outcome, learnt, *_) in enumerate(events):
         if clients.is_touched(names[stream]):
             continue
-        log.append((stream, seq, at, None))
-        if outcome_seq is not None:
-            log.append((stream, outcome_seq, at, outcome))
+        log.append((stream, position, at, None))
+        if learnt is not None:
+            log.append((stream, learnt, at, outcome))
     method = method_named(meta["method"])
     bank, made, differ = Bank(method, int(meta["seed"])), {}, 0
     alone = {number: calibrator_of(names[number], text, method, int(meta["seed"])) for number, text in shapes.items()}

@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from components import postgres_folder
@@ -110,6 +111,12 @@ class Postgres:
                 " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
 
+    def set(self, name: str, value: str) -> None:
+        """Change a setting of the running server."""
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = {value}")
+            connection.execute("SELECT pg_reload_conf()")
+
     def database(self) -> str:
         """The address of a new, empty database."""
         name = f"test_{uuid.uuid4().hex[:12]}"
@@ -124,6 +131,13 @@ class Postgres:
         """Stop the server and remove its folder."""
         self.stop(signal.SIGQUIT)  # at once: nobody needs the data any more
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def cut(engine: Any) -> None:
+    """End the session of an engine, as an administrator does."""
+    session = engine.store.connection.database.info
+    with psycopg.connect(session.dsn, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s)", (session.backend_pid,))
 
 
 def start(*, durable: bool = False) -> Postgres:

@@ -16,8 +16,8 @@ from typing import Any
 
 import httpx
 
-from calibeat.service.engine import EngineSettings
 from calibeat.service.main import ServeOptions, serve
+from calibeat.service.settings import EngineSettings
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import ForecastEvent, OutcomeEvent, StreamSettings
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection
 
 END = 1_790_000_000.0  # 21 September 2026, a Monday

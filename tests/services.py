@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -9,13 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_reader
 
 DAY = 86_400.0
 START = 1_800_000_000.0
+
+# A program that answers for 100 events of the store at its address and is killed before they are in the tables.
+KILLED = """
+import os, sys
+from calibeat.service.engine import Engine
+from calibeat.service.settings import EngineSettings
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+engine = Engine.open(sys.argv[1], EngineSettings(method="auto"))
+engine.listening.begin(engine.clock())
+engine.behind.may_wait = True
+asked = [ForecastEvent("paris", f"e{at}", at / 100) for at in range(100)]
+engine.process([(None, asked), (None, [OutcomeEvent("paris", f"e{at}", at % 2) for at in range(50)])])
+os._exit(9)
+"""
 
 
 class Desk:
@@ -45,7 +61,7 @@ class Desk:
     def forget(self, stream: str, *ids: str) -> int:
         """Forget events -> how many."""
         self.engine.process([(None, [Control("forget", stream, ids=ids)])])
-        return self.engine.rework_all()
+        return self.engine.history.do_all()
 
     def group(self, *requests: list[Any]) -> list[Any]:
         """Several requests in one group."""
@@ -95,12 +111,30 @@ def desk(url: str, **settings: Any) -> Iterator[Desk]:
         made.close()
 
 
+@contextmanager
+def living(store: Any) -> Iterator[None]:
+    """A store whose engine has nothing to write, as the engine's thread keeps it."""
+    is_over = threading.Event()
+
+    def stay() -> None:
+        while not is_over.wait(0.1):
+            store.stay()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 # ---- streams that something is done to ------------------------------------------------------------------------------
 
 
 def whole(url: str) -> bool:
     found, problems = replay_check(url), check(url)
-    assert [*found.differences, *problems] == []
+    assert [*found.differences, *problems] == [], "\n".join([*found.differences, *problems])
     return True
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +36,7 @@ def test_replay_check_ends_with_0_or_1(store: str, capsys: pytest.CaptureFixture
     assert main(["store", "replay", "--check", "--store", store]) == 0
     assert capsys.readouterr().out.startswith("same: 2 streams, 300 forecasts, ")
     with desk(store) as service:
-        service.engine.store.connection.run("UPDATE event SET forecast = 0.5 WHERE nth = 7")
+        service.engine.store.connection.run("UPDATE op SET told = 0.5 WHERE kind = 0 AND nth = 7")
         service.engine.store.connection.run("UPDATE stream SET pending = 0 WHERE name = 's0'")
     assert main(["store", "replay", "--check", "--store", store]) == 1
     assert "2 of 2 streams" in capsys.readouterr().out
@@ -168,3 +170,19 @@ def test_an_import_that_contradicts_the_store_is_refused(
     pq.write_table(changed, log)
     assert main(["store", "import", str(log), "--store", store]) == 2
     assert "log must fit the store, got: id must be new or have the score it had" in capsys.readouterr().err
+
+
+def test_upgrade_and_restore(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = str(tmp_path / "new.db")
+    assert main(["store", "upgrade", new, "--store", store]) == 0
+    assert capsys.readouterr().out.endswith("operations of 2 streams copied, all tables made anew\n")
+    assert main(["store", "restore", new, "--store", store]) == 0
+    assert "new.db is the store now: " in capsys.readouterr().out
+    assert main(["store", "replay", "--check", "--store", store]) == 0
+    with closing(sqlite3.connect(store)) as database:
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'event'").fetchone()
+    content = bytearray(Path(store).read_bytes())
+    content[4096 * (page - 1) : 4096 * page] = b"\xff" * 4096
+    Path(store).write_bytes(bytes(content))
+    assert main(["store", "export", str(tmp_path / "log.parquet"), "--store", store]) == 2
+    assert "store must be readable, got: " in capsys.readouterr().err

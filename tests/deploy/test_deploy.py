@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import postgres
 import pytest
 import yaml
 from components import component
-from served import service_here, wait_until
+from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main, parser
 from calibeat.service.counters import EngineCounters, Traffic, metrics_text
@@ -50,13 +51,21 @@ def parsed(words: list[str]) -> Any:
 @contextmanager
 def nginx(folder: Path, services: list[str], more: str = "") -> Iterator[str]:
     """nginx with our configuration in front of some services -> its address; `more` is added to the server."""
-    (program,) = component("nginx")
     text = (DEPLOY / "nginx.conf").read_text()
     for name, url in zip(("calibeat-1", "calibeat-2"), services, strict=True):
         assert text.count(f"server {name}:8377 ") == 1
         text = text.replace(f"server {name}:8377 ", f"server {url.removeprefix('http://')} ")
+    with nginx_with(folder, text, "listen 8377;", more) as socket:
+        yield socket
+
+
+@contextmanager
+def nginx_with(folder: Path, text: str, port: str, more: str = "") -> Iterator[str]:
+    """nginx with a configuration, which listens on a socket in place of a port -> its address."""
+    (program,) = component("nginx")
     socket = folder / "nginx.sock"
-    text = text.replace("listen 8377;", f"listen unix:{socket};\n{more}")
+    assert text.count(port) == 1
+    text = text.replace(port, f"listen unix:{socket};\n{more}")
     temporary = "".join(
         f"{kind}_temp_path {folder}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -75,11 +84,46 @@ def nginx(folder: Path, services: list[str], more: str = "") -> Iterator[str]:
         process.wait(30)
 
 
-def test_nginx_sends_each_stream_to_one_service(tmp_path: Path) -> None:
+def test_nginx_sends_requests_to_the_service_that_leads(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        server = postgres.start()
+        stack.callback(server.close)
+        url = server.database()
+        found = [stack.enter_context(service_apart(url, "--method", "ops")) for _ in range(2)]
+        below = "location /sub/ { proxy_pass http://calibeat/; proxy_set_header Host $host; }"
+        socket = stack.enter_context(nginx(tmp_path, [each.url for each in found], below))
+        transport = httpx.HTTPTransport(uds=socket)
+        http = stack.enter_context(httpx.Client(base_url="http://localhost", transport=transport, timeout=30))
+        events = [{"stream": "rome", "id": f"r{at}", "score": 0.5} for at in range(20)]
+        told = [http.post("/v1/forecasts", json=event) for event in events]
+        assert {answer.status_code for answer in told} == {200}
+        assert found[0].end()[0] == 0  # the leader
+        wait_until(lambda: http.get("/readyz").status_code == 200)
+        assert [http.post("/v1/forecasts", json=e).json() for e in events] == [answer.json() for answer in told]
+        assert http.get("/metrics").status_code == 404
+        # Everything that the dashboard asks for is relative, so it works below another path.
+        page = http.get("/sub/").text
+        for link in re.findall(r'(?:href|src|action)="([^"#]+)"', page):
+            assert not link.startswith("/"), link
+        assert http.get("/sub/static/dashboard.js").status_code == 200
+        assert http.get("/sub/v1/overview").status_code == 200
+        assert 'href="openapi.json"' in http.get("/sub/docs").text
+        script = http.get("/sub/static/dashboard.js").text
+        assert not re.search(r"""["'`]/(v1|static|login|logout|metrics)""", script)
+
+
+def test_nginx_divides_streams_among_shards(tmp_path: Path) -> None:
+    """The rule of docs/service-store.md."""
+    page = (ROOT / "docs" / "service-store.md").read_text()
+    (rule,) = re.findall(r"```nginx\n(map \$request_uri .*?)```", page, re.DOTALL)
     with ExitStack() as stack:
         urls = [stack.enter_context(service_here(tmp_path / f"{at}.db")) for at in range(2)]
-        below = "location /sub/ { proxy_pass http://calibeat/; proxy_set_header Host $host; }"
-        socket = stack.enter_context(nginx(tmp_path, urls, below))
+        for port, url in zip(("8377", "8378"), urls, strict=True):
+            assert rule.count(f"server 127.0.0.1:{port};") == 1
+            rule = rule.replace(f"server 127.0.0.1:{port};", f"server {url.removeprefix('http://')};")
+        socket = stack.enter_context(
+            nginx_with(tmp_path, f"events {{}}\nhttp {{\naccess_log off;\n{rule}\n}}", "listen 8380;")
+        )
         transport = httpx.HTTPTransport(uds=socket)
         http = stack.enter_context(httpx.Client(base_url="http://localhost", transport=transport, timeout=30))
         names = [f"s{at}" for at in range(12)]
@@ -93,19 +137,28 @@ def test_nginx_sends_each_stream_to_one_service(tmp_path: Path) -> None:
         assert {n for each in held for n in each.values()} == {3}
         for name in names:  # what names the stream in its path goes there, too
             assert http.post(f"/v1/streams/{name}/freeze").json()["state"] == "frozen"
-        event = {"stream": "rome", "id": "r1"}  # whoever does not name it meets one service
-        assert http.post("/v1/forecasts", json={**event, "score": 0.5}).status_code == 200
-        assert http.post("/v1/outcomes", json={**event, "outcome": 1}).json() == {"status": "learnt"}
-        assert http.get("/metrics").status_code == 404
-        # Everything that the dashboard asks for is relative, so it works below another path.
-        page = http.get("/sub/").text
-        for link in re.findall(r'(?:href|src|action)="([^"#]+)"', page):
-            assert not link.startswith("/"), link
-        assert http.get("/sub/static/dashboard.js").status_code == 200
-        assert http.get("/sub/v1/overview").status_code == 200
-        assert 'href="openapi.json"' in http.get("/sub/docs").text
-        script = http.get("/sub/static/dashboard.js").text
-        assert not re.search(r"""["'`]/(v1|static|login|logout|metrics)""", script)
+        event = {"stream": "rome", "id": "r1", "score": 0.5}
+        assert http.post("/v1/forecasts", json=event).status_code == 421  # nginx cannot see whose this is
+        assert http.get("/v1/streams").status_code == 421
+
+
+# ---- Kubernetes -----------------------------------------------------------------------------------------------------
+
+
+def test_kubernetes_starts_a_leader_and_a_standby(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment, service = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    pod = deployment["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    assert deployment["spec"]["replicas"] == 2
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    for each in container["env"]:
+        monkeypatch.setenv(each["name"], "postgresql://db/calibeat")
+    options = parsed(container["args"])
+    assert options.store == "postgresql://db/calibeat"
+    (port,) = container["ports"]
+    assert {options.port} == {port["containerPort"], *(each["port"] for each in service["spec"]["ports"])}
+    probes = [container[name]["httpGet"] for name in ("livenessProbe", "readinessProbe")]
+    assert [(probe["path"], probe["port"]) for probe in probes] == [("/healthz", 8377), ("/readyz", 8377)]
 
 
 # ---- Prometheus and Grafana -----------------------------------------------------------------------------------------

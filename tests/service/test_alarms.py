@@ -21,8 +21,8 @@ from calibeat.core.groups import LOG_E
 from calibeat.hosts.groups import SLOT
 from calibeat.monitor.bets import ALARM_AT, ALARMS, N, Settings
 from calibeat.service.alarms import AlarmKeeper, SegmentWatch, _of_pair, close_quiet, is_quiet, sentence
-from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, StreamSettings
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection, open_reader, open_store
 from calibeat.service.watch import SEGMENT
 from calibeat.service.webhook import Webhook, WebhookFormat
@@ -39,7 +39,11 @@ def raise_alarms(url: str, names: list[str], *, what: str = "too sure", page: in
     """One alarm in each stream, at about the same time, as the engine writes them."""
     with closing(open_connection(url, write=True)) as connection:
         for name in names:
-            connection.run("INSERT INTO stream (name, events) VALUES (?, 1) ON CONFLICT (name) DO NOTHING", (name,))
+            connection.run(
+                "INSERT INTO stream (number, name, events) "
+                "SELECT coalesce(max(number), 0) + 1, ?, 1 FROM stream WHERE true ON CONFLICT (name) DO NOTHING",
+                (name,),
+            )
             connection.run(
                 "INSERT INTO body (stream, monitor) SELECT number, ? FROM stream WHERE name = ? "
                 "ON CONFLICT (stream) DO NOTHING",

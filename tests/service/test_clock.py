@@ -11,9 +11,10 @@ import pytest
 from services import DAY, START, Desk, whole
 
 from calibeat.service.clock import SETTLE, SMALL, STOPPED, Gap, ServiceClock, steady_time
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.notices import GRACE
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_reader
 
 HOUR, YEAR = 3600.0, 365 * DAY
@@ -99,11 +100,11 @@ class Machine(Desk):
     def __init__(self, url: str, **settings: Any) -> None:
         self.times = Times()
         super().__init__(url, clock=self.times.clock, **settings)
-        self.engine.listen()
+        self.engine.listening.begin(self.engine.clock())
 
     def look(self) -> None:
         """What the thread does again and again."""
-        self.engine.look_at_clock()
+        self.engine.listening.look_at_clock(self.engine.streams)
         self.engine.process([])
 
     def run(self, seconds: float, step: float = 60.0) -> None:
@@ -231,13 +232,13 @@ def test_a_clock_that_was_ahead_until_the_process_ended(url: str) -> None:
     first.times.clock._ahead += 400 * DAY  # as it was when the process began
     first.url = url
     first.days(12, "a")
-    first.engine._finish()
+    first.engine.listening.beat()
     first.close()
     second = Machine(url, expire=7 * DAY)
     second.url = url
     second.times.pass_by(12 * DAY)
     second.times.clock.look()
-    second.engine.listen()
+    second.engine.listening.begin(second.engine.clock())
     second.days(3, "b")
     assert second.alarms() == []
     second.wait(20 * DAY)
@@ -250,37 +251,13 @@ def test_a_clock_that_was_ahead_until_the_process_ended(url: str) -> None:
 @pytest.mark.parametrize("settings", [{}, {"notice": False}, {"mature": DAY}])
 def test_a_service_that_nobody_asks_looks_at_the_clock(tmp_path: Path, settings: dict[str, Any]) -> None:
     engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="ops", **settings))
-    engine.listen()
+    engine.listening.begin(engine.clock())
     assert engine._idle() < STOPPED
     engine.store.close()
 
 
-def test_a_clock_that_is_set_back_while_the_database_is_away(server: Any) -> None:
-    machine = Machine(server.database())
-    machine.times.wall += 400 * DAY
-    machine.times.clock._ahead += 400 * DAY  # as it was when the process began
-    machine.url = machine.engine._url or ""
-    machine.days(12, "a")
-    machine.engine._beat()
-    machine.engine._leave(ConnectionError("away"))
-    machine.times.wall -= 400 * DAY
-    for _ in range(5):
-        machine.times.pass_by(20.0)
-        machine.engine.look_at_clock()
-    assert machine.times.clock() == machine.times.wall
-    machine.engine._return()
-    assert not machine.engine.is_away
-    machine.days(3, "b")
-    assert machine.alarms() == []
-    machine.wait(20 * DAY)
-    found = machine.alarms()
-    assert len(found) == 24 and sum(page for _, page in found) == 1
-    machine.close()
-    assert whole(machine.url)
-
-
 def test_a_clock_that_is_set_by_hand_is_believed(tmp_path: Path) -> None:
     engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="ops"), lambda: START)
-    engine.look_at_clock()
+    engine.listening.look_at_clock(engine.streams)
     assert engine.clock() == START
     engine.store.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from services import DAY, SCORES, desk, desk_beside, feed, stream_of, told, whole
 
+from calibeat.service import ops
 from calibeat.service.events import Refusal
 from calibeat.service.maintenance import info, prune, rebuild
 from calibeat.service.store import open_connection, open_reader
@@ -163,39 +163,30 @@ def test_a_deleted_stream_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> 
         feed(service, 5, seed=1)  # a new one of that name, before all of the old one is gone
         assert stream_of(url).events == 5 and whole(url)
     with desk(url, monitor=1000.0) as service:  # the next process goes on
-        while service.engine._deleting:
+        while service.engine.chores.deleting:
             service.engine.delete_some()
     assert whole(url)
     with closing(open_connection(url)) as connection:
         assert connection.all("SELECT count(*) FROM event WHERE id = 'paris-0-3'") == [(0,)]
         assert connection.all("SELECT count(*) FROM stream") == [(2,)]
-        assert connection.all("SELECT detail FROM control WHERE verb = 'delete'") == [("paris",)]
+        assert connection.all("SELECT id FROM op WHERE kind = ?", (ops.DELETE,)) == [("paris",)]
 
 
-def test_a_process_takes_over_what_another_one_has_left(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process resumes a stream, another one renames it, and the first one knows it by its number."""
-    url = server.database()
+def test_a_process_takes_over_what_another_one_has_left(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream is known by its number while it is resumed: it may get another name meanwhile."""
     monkeypatch.setattr("calibeat.service.engine.AGED_AT_ONCE", 4)
-    with desk(url) as one, desk(url) as two:
+    with desk(url) as one:
         feed(one, 20)
         one.do("freeze", "paris")
         one.ask(*(("paris", f"f{at}", 0.5) for at in range(10)))
         one.tell(*(("paris", f"f{at}", at % 2) for at in range(10)))
         one.do("resume", "paris")
-        assert two.do("rename", "paris", to="rome") == "renamed"
-        two.engine._resuming.clear()  # it is killed
-        one.engine.finish_all()
-        assert stream_of(url, "rome").state == "learning" and stream_of(url, "rome").held == 0
-        one.do("freeze", "rome")
-        one.ask(("rome", "g", 0.5))
-        one.tell(("rome", "g", 1))
-        one.do("resume", "rome")
-        one.engine._resuming.clear()  # now the other one
-        two.engine._look_for_rest()
+        assert one.do("rename", "paris", to="rome") == "renamed"
+        assert stream_of(url, "rome").held == 10
+    with desk(url) as two:
+        two.engine.chores.resuming[-1] = None  # of nothing
         two.engine.finish_all()
-        one.engine._resuming[-1] = None  # of nothing
-        one.engine.finish_all()
-        assert stream_of(url, "rome").held == 0
+        assert stream_of(url, "rome").state == "learning" and stream_of(url, "rome").held == 0
     assert whole(url)
 
 
@@ -208,7 +199,7 @@ def test_an_outcome_of_before_a_reset_is_not_learnt_late(url: str) -> None:
         service.do("reset", "paris")
         service.ask(("paris", "new", 0.4))
         service.correct(("paris", "retracted", None))
-        service.engine.rework_all()
+        service.engine.history.do_all()
         told = service.tell(("paris", "expired", 1), ("paris", "retracted", 0), ("paris", "new", 1))
         assert told == ["expired", "expired", "learnt"]
     assert whole(url)
@@ -224,8 +215,8 @@ def test_a_retracted_outcome_of_before_a_reset_stays_unknown_behind_a_new_base(u
         service.do("reset", "paris")
         service.ask(("paris", "new", 0.4))
         service.correct(("paris", "retracted", None))
-        service.engine.rework_all()
+        service.engine.history.do_all()
         assert service.tell(("paris", "retracted", 0), ("paris", "new", 1)) == ["expired", "learnt"]
         service.correct(("paris", "new", 0))
-        service.engine.rework_all()
+        service.engine.history.do_all()
     assert whole(url)

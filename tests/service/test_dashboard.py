@@ -15,7 +15,7 @@ from selenium.webdriver import ActionChains, Keys
 from served import service_apart, service_here, wait_until
 from service_fill import Stream, fill
 
-from calibeat.service.engine import EngineSettings
+from calibeat.service.settings import EngineSettings
 
 DAY = 86_400.0
 HOSTILE = [

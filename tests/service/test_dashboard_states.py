@@ -16,7 +16,7 @@ from service_fill import BROKEN, DAY, Stream, fill, opened, product, shaped
 
 from calibeat.cli.main import main
 from calibeat.service import alarms
-from calibeat.service.engine import EngineSettings
+from calibeat.service.settings import EngineSettings
 
 STATE = {
     "churn/mobile-app": "no outcomes",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import queue
+import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -11,13 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from services import DAY, desk
+from services import DAY, desk, whole
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
-from calibeat.service.engine import Engine, EngineSettings, PartTicket, joined
-from calibeat.service.events import Control, ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.engine import Engine
+from calibeat.service.events import Control, ForecastEvent, OutcomeEvent, Refusal, StreamSettings
+from calibeat.service.intake import PartTicket, joined
 from calibeat.service.maintenance import check, replay_check
-from calibeat.service.model import Model
+from calibeat.service.model import Model, all_cells
+from calibeat.service.settings import EngineSettings
 
 
 def test_a_forecast_is_that_of_a_bank_and_an_outcome_moves_it(url: str) -> None:
@@ -62,9 +66,9 @@ def test_nothing_stays_of_a_refused_batch(url: str) -> None:
         assert isinstance(answers[0], Refusal) and len(answers[1]) == 1 and isinstance(answers[2], Refusal)
         assert service.tell(("ghost1", "g1", 1)) == ["unknown"]
         assert connection.all("SELECT name FROM stream ORDER BY name") == [("paris",), ("rome",)]
-        assert set(engine._streams) == {"paris", "rome"}
+        assert set(engine.streams) == {"paris", "rome"}
         assert service.group(ghosts[:2], [OutcomeEvent("ghost1", "g1", 1)])[1] == ["learnt"]
-        assert set(engine._streams) == {"paris", "rome", "ghost0", "ghost1"}
+        assert set(engine.streams) == {"paris", "rome", "ghost0", "ghost1"}
     assert replay_check(url).is_same and check(url) == []
 
 
@@ -84,7 +88,7 @@ def test_nothing_stays_of_a_group_that_broke_off(url: str, monkeypatch: pytest.M
             with pytest.raises(ValueError, match="a fault"):
                 service.ask(("rome", "e2", 0.83))
             engine.forget()
-        assert set(engine._streams) == set()  # they are read again
+        assert set(engine.streams) == set()  # they are read again
         assert service.ask(("rome", "e2", 0.83)) and service.ask(("paris", "e3", 0.5))
     assert replay_check(url).is_same and check(url) == []
 
@@ -149,7 +153,7 @@ def test_groups_of_any_size_and_restarts_give_the_same_bits(tmp_path: Path, meth
 
 
 def test_streams_that_were_not_used_for_long_leave_the_memory(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.MOST_STREAMS", 4)
+    monkeypatch.setattr("calibeat.service.streams.MOST_STREAMS", 4)
     with desk(url, monitor=100.0) as service:
         for i in range(60):
             service.ask((f"s{i % 7}", f"e{i}", 0.4), ("often", f"e{i}", 0.7))
@@ -157,7 +161,7 @@ def test_streams_that_were_not_used_for_long_leave_the_memory(url: str, monkeypa
                 assert (
                     service.tell((f"s{(i - 9) % 7}", f"e{i - 9}", 1), ("often", f"e{i - 9}", i % 2)) == ["learnt"] * 2
                 )
-            assert "often" in service.engine._streams and len(service.engine._streams) <= 4
+            assert "often" in service.engine.streams and len(service.engine.streams) <= 4
     assert replay_check(url).is_same and not check(url)
 
 
@@ -265,7 +269,7 @@ def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
         messages.append(message)
         ended.set()
 
-    engine.on_failure = failed
+    engine.hooks.on_failure = failed
     engine.start(heard.append)
     engine.store.connection.database.execute("PRAGMA max_page_count = 1")
     engine.submit(0, [ForecastEvent(f"s{i}", f"e{i}" * 20, 0.5) for i in range(500)])
@@ -284,8 +288,9 @@ def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path, monkeypatch: p
         messages.append(message)
         ended.set()
 
-    engine.on_failure = failed
-    monkeypatch.setattr("calibeat.service.engine.BEAT", 0.01)
+    engine.hooks.on_failure = failed
+    for module in ("engine", "listening"):
+        monkeypatch.setattr(f"calibeat.service.{module}.BEAT", 0.01)
     engine.store.connection.run(  # a sign of life, between groups
         "CREATE TRIGGER broken BEFORE UPDATE ON meta WHEN new.name = 'alive' AND EXISTS (SELECT 1 FROM event) "
         "BEGIN SELECT raise(ABORT, 'broken'); END"
@@ -297,6 +302,52 @@ def test_a_file_that_fails_between_groups_ends_it(tmp_path: Path, monkeypatch: p
     assert messages == ["the store could not be written: broken"]
     engine.stop()
     engine.store.close()
+
+
+def test_what_several_groups_have_changed_is_written_once(url: str) -> None:
+    """Cells of groups, and names that leave and come back; all of it waits in the log."""
+    with desk(url, method="auto") as service:
+        service.group([StreamSettings("s", groups=["who"], names=True, cells=8)])
+        service.engine.behind.may_wait = True
+        words = [f"w{at % 10}" for at in range(25)]
+        for at, word in enumerate(words):
+            service.group([ForecastEvent("s", f"e{at}", 0.5, groups={"who": word})])
+            service.tell(("s", f"e{at}", at % 2))
+        (stream,) = service.engine.streams.values()
+        book, held = dict(stream.book), all_cells(stream.table)
+        service.engine.write_out()
+    with desk(url, method="auto") as service:
+        service.engine.streams.load({"s"})
+        (stream,) = service.engine.streams.values()
+        assert list(stream.book.items()) == list(book.items()) and list(book.values()) == words[-8:]
+        assert all_cells(stream.table) == held
+    assert whole(url)
+
+
+def test_a_store_that_stays_locked_refuses_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what is in the log alone, and between groups."""
+    monkeypatch.setattr("calibeat.service.store.sqlite.BUSY", 0.05)
+    url, heard = str(tmp_path / "calibeat.db"), list[Any]()
+    with desk(url) as service, closing(sqlite3.connect(url, isolation_level=None)) as other:
+        engine = service.engine
+        engine.behind.may_wait = True
+        told = service.ask(("paris", "e1", 0.5))
+        engine.hooks.deliver = heard.extend
+        other.execute("BEGIN IMMEDIATE")
+        engine._turn([(0, [ForecastEvent("paris", "e2", 0.25)]), (1, [OutcomeEvent("paris", "e1", 1)])])
+        assert [(ticket, answer.code, answer.status) for ticket, answer in heard] == [
+            (0, "unavailable", 503),
+            (1, "unavailable", 503),
+        ]
+        engine.chores.spent.append((1, 7))  # receipts of a state that is gone
+        engine._turn([])
+        assert engine.behind.pending and engine.chores.spent and service.ask(("paris", "e1", 0.5)) == told
+        other.execute("ROLLBACK")
+        engine._turn([(2, [ForecastEvent("paris", "e2", 0.25)]), (3, [OutcomeEvent("paris", "e1", 1)])])
+        engine._turn([])
+        assert heard[2:] == [(2, heard[2][1]), (3, ["learnt"])] and not engine.behind.pending
+        assert not engine.chores.spent
+    assert whole(url)
 
 
 def test_settings_are_checked() -> None:
@@ -313,7 +364,7 @@ def test_settings_are_checked() -> None:
 
 def test_many_outcomes_of_one_request_do_not_hold_up_the_others(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are learnt in several groups, and answered as one request."""
-    monkeypatch.setattr("calibeat.service.engine.OUTCOMES_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.intake.OUTCOMES_AT_ONCE", 10)
     sizes: list[int] = []
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     engine = Engine.open(url, EngineSettings(method="ops"))

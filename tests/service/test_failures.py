@@ -5,18 +5,18 @@ Nothing that was answered is lost, and what was not answered may be asked again 
 
 from __future__ import annotations
 
-import json
 import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import faults
 import kills
 import psycopg
 import pytest
@@ -25,11 +25,12 @@ from services import desk, feed, stream_of, whole
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.cli.main import main
-from calibeat.service.engine import FATAL, Engine, EngineSettings, on_store
+from calibeat.service.engine import FATAL, Engine
 from calibeat.service.events import ForecastEvent, Refusal
 from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.plan import Plan
-from calibeat.service.store import open_reader, open_store, owned
+from calibeat.service.settings import EngineSettings
+from calibeat.service.store import NotLeader, open_reader, open_store, owned_store
 
 ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}
 
@@ -124,12 +125,7 @@ def test_a_file_of_something_else(tmp_path: Path) -> None:
         open_reader(str(tmp_path / "no.db"))
     with (
         pytest.raises(FileNotFoundError, match=r"store must exist, got nothing - at .*no\.db"),
-        owned(str(tmp_path / "no.db")),
-    ):
-        pass
-    with (
-        pytest.raises(FileNotFoundError, match=r"store must exist, got nothing - at .*no\.db"),
-        on_store(str(tmp_path / "no.db")),
+        owned_store(str(tmp_path / "no.db")),
     ):
         pass
     assert not (tmp_path / "no.db").exists()
@@ -148,38 +144,31 @@ def test_a_second_service_on_one_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_group_leaves_the_bank_and_the_store_alike(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another worker can cause is done once more, from what the store says."""
+    """Nobody is told that it was done, and the engine ends. The next one does it."""
+    group: list[Any] = [(0, [ForecastEvent("s0", "new", 0.5), ForecastEvent("fresh", "other", 0.5)])]
+    heard: list[Any] = []
     with desk(url) as service:
         service.play(20)
-        failed = iter([True, True])
         write = service.engine.store.write
 
         class Elsewhere(Exception):
             pass
 
-        def busy(changes: object) -> None:
-            write(changes)  # type: ignore[arg-type]
-            if next(failed, False):
-                raise Elsewhere
+        def broken(rows: Any) -> None:
+            write(rows)
+            raise Elsewhere
 
-        monkeypatch.setattr(service.engine.store, "write", busy)
-        for kind in ("retries", "failures"):
-            monkeypatch.setattr(service.engine.store, kind, (Elsewhere,))
-        heard: list[object] = []
-        service.engine._deliver = heard.extend
-        service.engine._do([(0, [ForecastEvent("s0", "new", 0.5), ForecastEvent("fresh", "other", 0.5)])])
-        assert len(heard) == 1
-        monkeypatch.setattr("calibeat.service.engine.TRIES", 1)
-        failed = iter([True])
-        group: list[Any] = [(0, [ForecastEvent("s0", "newer", 0.5)])]
-        if service.engine.store.is_server:  # a new session does it
-            monkeypatch.setattr(type(service.engine.store), "failures", (Elsewhere,))
-            service.engine._do(group)
-            assert len(heard) == 2
-        else:
+        with monkeypatch.context() as patched:
+            patched.setattr(service.engine.store, "write", broken)
+            patched.setattr(type(service.engine.store), "failures", (Elsewhere,))
+            service.engine.hooks.deliver = heard.extend
             with pytest.raises(Elsewhere):
                 service.engine._do(group)
-    assert replay_check(url).is_same and info(url)["forecasts"] == (23 if url.startswith("postgresql") else 22)
+        assert [refusal.status for _, refusal in heard] == [503] * service.engine.store.is_server
+    assert whole(url) and info(url)["forecasts"] == 20
+    with desk(url) as service:
+        assert len(service.group(*(events for _, events in group))[0]) == 2
+    assert whole(url) and info(url)["forecasts"] == 22
 
 
 def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
@@ -196,7 +185,7 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
     with desk(url) as service:
         service.play(20)
         heard: list[tuple[str, object]] = []
-        service.engine._deliver = heard.extend
+        service.engine.hooks.deliver = heard.extend
         names = ("a", "bad", "b")
         service.engine._do(
             [(name, [ForecastEvent("s0", name, 0.5), ForecastEvent(name, name + "2", 0.5)]) for name in names]
@@ -213,26 +202,13 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
 
 
 def test_postgres_restarted_under_load(server: Postgres) -> None:
-    """The worker stays. What it refuses while the server is away is asked again, and nothing is lost or doubled."""
-    url, clients = server.database(), kills.Clients(seed=5)
-    worker = kills.Worker(url, "tops", None)
-    for heard in range(600):
-        if heard == 200:
-            server.stop(signal.SIGQUIT)
-            server.start()
-        while len(clients.waiting) < kills.WINDOW:
-            worker.send(clients.request())
-        line = worker.answers.get(timeout=120)
-        assert line is not None
-        ticket, answer = json.loads(line)
-        if answer == "unavailable":
-            time.sleep(0.01)
-            worker.send(clients.waiting[ticket])
-        else:
-            clients.hear(line)
-    assert worker.process.poll() is None
-    assert worker.kill() == -signal.SIGKILL
-    finish(clients, url)
+    """The service stays. What it refuses while the server is away is asked again, and nothing is lost or doubled."""
+    url, nursery = server.database(), faults.Nursery(subprocess.DEVNULL)
+    with closing(nursery):
+        load = faults.run(nursery, url, "tops", ["server killed", "sessions cut"], server=server, seed=5)
+    found = kills.compare(load.clients, url)
+    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
+    assert found["forecasts"] > 50 and load.numbers["sent again"] > 0
 
 
 def test_no_server_is_a_sentence() -> None:
@@ -240,47 +216,19 @@ def test_no_server_is_a_sentence() -> None:
         Engine.open("postgresql://localhost:1/none", EngineSettings())
 
 
-def test_two_workers_with_kills(server: Postgres) -> None:
-    url = server.database()
-    clients = kills.run(url, "tops", 3, workers=2)
-    found = kills.compare(clients, url)
-    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
-    assert check(url) == []
-
-
 def test_a_store_that_a_command_rewrites_is_not_served(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.store.postgres.PATIENCE", 0.1)
+    monkeypatch.setattr("calibeat.service.store.lease.LEASE", 0.2)
     url = server.database()
     with desk(url) as service:
         service.ask(("paris", "e1", 0.5))
-        with pytest.raises(InvalidInput, match="store must not be in use for this"), owned(url):
-            pass
-    with owned(url), pytest.raises(InvalidInput, match="store must not be in the hands of a command"):
+    writes = r"one service at a time, got one that process \d+ on .* writes"
+    with owned_store(url), pytest.raises(NotLeader, match=writes):
         open_store(url)
     server_tables = server.database()
     with psycopg.connect(server_tables, autocommit=True) as database:
         database.execute("CREATE TABLE a (b int)")
     with pytest.raises(SnapshotMismatch, match="got one of something else"):
         open_store(server_tables)
-
-
-def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> None:
-    """One of them is first; the other is told, and neither is stuck."""
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
-        told = one.ask(("paris", "e1", 0.5))
-        assert two.ask(("paris", "e1", 0.5)) == told  # read from the store, not from memory
-        assert two.tell(("paris", "e1", 1)) == ["learnt"]
-        assert one.tell(("paris", "e1", 1)) == ["repeated"]
-        assert one.ask(("paris", "e2", 0.5)) == two.ask(("paris", "e2", 0.5))
-        known = two.engine.store.known
-        two.engine.store.known = lambda _: {}  # type: ignore[method-assign]  # as if both had looked at one moment
-        with pytest.raises(two.engine.store.retries):
-            two.ask(("paris", "e2", 0.5))
-        two.engine.store.known = known  # type: ignore[method-assign]
-        two.engine.forget()
-        two.ask(("rome", "e3", 0.5))
-    assert replay_check(url).is_same
 
 
 def test_a_damaged_file_is_left_with_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,8 +243,8 @@ def test_a_damaged_file_is_left_with_its_log(tmp_path: Path, capsys: pytest.Capt
     with Path(store).open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
-    assert main(["store", "check", "--store", store]) == 2
-    assert "malformed" in capsys.readouterr().err
+    assert main(["store", "check", "--store", store]) == 1
+    assert "the database is damaged: database disk image is malformed" in capsys.readouterr().out
     assert main(["store", "export", log, "--store", store]) == 0
     assert main(["store", "import", log, "--store", new, "--create"]) == 0
     stream = stream_of(new)

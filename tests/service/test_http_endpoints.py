@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ import pytest
 from served import request, service_here, talk
 
 from calibeat.service.counters import EngineCounters
-from calibeat.service.engine import EngineSettings
-from calibeat.service.events import Refusal
-from calibeat.service.http import Endpoints, Heads, PendingRequest, Protocol, Service
+from calibeat.service.events import OutcomeEvent, Refusal
+from calibeat.service.http import Service, render
 from calibeat.service.routes import StoreReaders
+from calibeat.service.settings import EngineSettings
 from calibeat.service.tokens import TokenBook
 from calibeat.service.wire import Limits
 
@@ -30,18 +29,19 @@ class Echo:
     is_away = False
 
     def __init__(self, refusal: Refusal | None = None) -> None:
-        self.refusal, self.endpoints = refusal, None
+        self.refusal = refusal
 
     def submit(self, ticket: Any, events: Any) -> None:
         if self.refusal is not None:
             raise self.refusal
-        asyncio.get_running_loop().call_soon(self.endpoints.answer, [(ticket, [e.score for e in events])])  # type: ignore[attr-defined]
+        ticket.set_result([e.score for e in events])
 
 
 def application(store: Path, refusal: Refusal | None = None) -> Service:
-    engine, tokens, limits = Echo(refusal), TokenBook(open_without_tokens=True), Limits(body=1000)
-    engine.endpoints = Endpoints(engine, limits)  # type: ignore[assignment]
-    return Service(engine.endpoints, StoreReaders(str(store), EngineCounters()), tokens, limits)  # type: ignore[arg-type]
+    tokens, limits = TokenBook(open_without_tokens=True), Limits(body=1000)
+    made = Service(StoreReaders(str(store), EngineCounters()), tokens, limits)
+    made.engine = Echo(refusal)
+    return made
 
 
 def ask(app: Service, method: str, path: str, **more: Any) -> httpx.Response:
@@ -68,7 +68,7 @@ def test_any_asgi_server_can_serve_it(tmp_path: Path) -> None:
 
     json_body = {"content-type": "application/json"}
     grows = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", content=parts(), headers=json_body)
-    assert (grows.status_code, grows.headers["connection"]) == (413, "close")
+    assert grows.status_code == 413
     plain = ask(
         application(tmp_path / "none.db"),
         "POST",
@@ -152,33 +152,11 @@ def test_a_store_that_cannot_be_read_is_not_ready(tmp_path: Path, caplog: pytest
     assert ask(application(tmp_path / "none.db"), "GET", "/healthz").status_code == 200
 
 
-def test_one_answer_that_cannot_be_sent_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(PendingRequest):
-        def send(self, status: int, body: bytes) -> None:
-            raise OSError("gone", status, body)
-
-    sent: list[tuple[int, bytes]] = []
-
-    class Fine(PendingRequest):
-        def send(self, status: int, body: bytes) -> None:
-            sent.append((status, body))
-
-    endpoints = Endpoints(Echo(), Limits())
-    refusal = Refusal("conflict", "taken", 0, 409)
-    with caplog.at_level(logging.ERROR):
-        endpoints.answer([(Broken(), refusal), (Fine(), refusal)])
-    assert sent[0][0] == 409 and json.loads(sent[0][1])["error"]["message"] == "taken"
-    assert "an answer could not be sent" in caplog.text
-    assert endpoints.refused == {"conflict": 2, "internal": 1}
-    with pytest.raises(NotImplementedError):
-        PendingRequest().send(200, b"")
-
-
 def faulty(*_: object, **__: object) -> None:
     raise ZeroDivisionError("a secret of the store")
 
 
-@pytest.mark.parametrize("where", ["engine.Engine.submit", "http.Endpoints.render"])
+@pytest.mark.parametrize("where", ["engine.Engine.submit", "http.render"])
 @pytest.mark.parametrize("path", ["/v1/forecasts", "http://localhost/v1/forecasts"])
 def test_a_fault_of_ours_is_a_logged_500_without_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str, path: str
@@ -199,31 +177,19 @@ def test_a_fault_in_the_checks_of_a_head_is_a_logged_500(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     with service_here(tmp_path / "calibeat.db") as url:
-        monkeypatch.setattr(Service, "check_event_request", faulty)
+        monkeypatch.setattr(Service, "_check_events", faulty)
         found = talk(url, request(path, json.dumps(EVENT).encode(), "connection: close"))
     assert found.count(b"HTTP/1.1 500") == 1 and b'"internal"' in found and b"secret" not in found
     assert "a secret of the store" in caplog.text
 
 
-def test_a_fault_in_a_callback_of_the_parser_is_a_logged_500(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    body = json.dumps(EVENT).encode()
-    with service_here(tmp_path / "calibeat.db") as url:
-        for name in ("on_url", "on_header", "on_body"):
-            monkeypatch.setattr(Protocol, name, faulty)
-            found = talk(url, request("/v1/forecasts", body))
-            assert found.count(b"HTTP/1.1 ") == 1 and b"HTTP/1.1 500" in found and b"secret" not in found
-            monkeypatch.undo()
-    assert caplog.text.count("ZeroDivisionError: a secret of the store") == 3
-
-
-def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    endpoints = Endpoints(Echo(), Limits())
+def test_a_group_that_comes_after_the_end_is_only_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = application(tmp_path / "none.db")
     loop = asyncio.new_event_loop()
-    endpoints.use(loop)
+    app.use(loop)
     loop.close()
-    endpoints.deliver([])
+    app.deliver([])
+    app.reads.close()
     assert "after the last connection was closed" in caplog.text
 
 
@@ -232,19 +198,5 @@ def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptu
     [("expired", 410, "expired"), ("unknown", 404, "unknown"), ("conflict", 409, "another"), ("held", 200, "held")],
 )
 def test_what_a_single_outcome_is_told(status: str, http: int, words: str) -> None:
-    from calibeat.service.events import OutcomeEvent
-
-    call = PendingRequest()
-    call.forecasts, call.single, call.events = False, True, [OutcomeEvent("s", "i", 1)]
-    found, body = Endpoints(Echo(), Limits()).render(call, [status])
+    found, body = render([OutcomeEvent("s", "i", 1)], [status], forecasts=False, single=True)
     assert found == http and words.encode() in body
-
-
-def test_the_first_lines_are_made_again_when_the_date_changes() -> None:
-    heads = Heads()
-    monday, tuesday = [(b"date", b"Mon")], [(b"date", b"Tue")]
-    first = heads.head(200, monday, keep_alive=True)
-    assert first == heads.head(200, monday, keep_alive=True) and b"date: Mon" in first
-    assert b"date: Tue" in heads.head(200, tuesday, keep_alive=True)
-    assert b"connection: close" in heads.head(200, tuesday, keep_alive=False)
-    assert Protocol

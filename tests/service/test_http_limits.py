@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from served import address, receive, request, service_here, talk, wait_until
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from calibeat.service.http import DirectRequest
+from calibeat.service.http import VALUE_BYTES
 
 GOOD = json.dumps({"stream": "s", "id": "i", "score": 0.5}).encode()
 
@@ -168,8 +171,6 @@ def test_more_connections_than_allowed_are_refused_and_go(url: str) -> None:
         refused = [receive(connection) for connection in held[45:]]
         assert all(refusal(data) == (503, "too_many_connections") for data in refused)
         assert b"retry-after: 1" in refused[0]
-        held += [socket.create_connection(address(url), timeout=10) for _ in range(40)]
-        assert receive(held[-1]) == b""  # no words for so many
     finally:
         for connection in held:
             connection.close()
@@ -202,12 +203,107 @@ def test_who_leaves_before_the_answer_harms_nobody(url: str) -> None:
     wait_until(lambda: httpx.get(f"{url}/v1/streams/left").json().get("events") == 30)
 
 
+def scores(name: str, events: int) -> bytes:
+    """A request with 1,000 scores an event."""
+    each = [{"stream": name, "id": f"{name}-{i}", "scores": [1.0] + 999 * [0.0]} for i in range(events)]
+    return json.dumps({"events": each}).encode()
+
+
+def test_requests_that_wait_share_a_memory(tmp_path: Path) -> None:
+    """What one has not sent to its end is refused to others, until it leaves; alone it may have more than there is."""
+    with (
+        service_here(tmp_path / "calibeat.db", limits={"memory": 1_000_000}) as url,
+        httpx.Client(base_url=url) as http,
+    ):
+        large = scores("large", 30)
+        assert len(large) * 4 < 1_000_000 < large.count(b",") * VALUE_BYTES
+        assert http.post("/v1/forecasts", content=large).status_code == 200
+        half = request("/v1/forecasts", large)[:-5]
+        with unfinished(url, half) as slow:
+            answer = wait_until(lambda: refused_as_full(http, "/v1/forecasts", scores("small", 4)))
+            assert answer.headers["retry-after"] == "1" and "memory" in answer.json()["error"]["message"]
+            settings = json.dumps({"classes": ["c" * 190 + f"{i}" for i in range(5000)]}).encode()
+            assert refused_as_full(http, "/v1/streams/s", settings, "PUT")
+            assert http.post("/v1/forecasts", content=GOOD).status_code == 200  # there is room for it
+            slow.sendall(request("/v1/forecasts", large)[-5:])
+            assert receive_one(slow).startswith(b"HTTP/1.1 200")  # it waits for nobody
+        assert http.post("/v1/forecasts", content=scores("small", 4)).status_code == 200
+        (refused,) = re.findall(r'calibeat_requests_refused_total{code="full"} (\d+)', http.get("/metrics").text)
+        assert int(refused) >= 2
+
+
+def unfinished(url: str, half: bytes) -> socket.socket:
+    """A request that goes on; once more if it was refused, as the answer before it was still in memory."""
+    while True:
+        connection = socket.create_connection(address(url), timeout=1)
+        connection.sendall(half)
+        try:
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 503")
+        except TimeoutError:
+            connection.settimeout(10)
+            return connection
+        connection.close()
+
+
+def refused_as_full(http: httpx.Client, path: str, body: bytes, method: str = "POST") -> httpx.Response | None:
+    answer = http.request(method, path, content=body)
+    return answer if answer.status_code == 503 and answer.json()["error"]["code"] == "full" else None
+
+
+def receive_one(connection: socket.socket) -> bytes:
+    """An answer that has a length."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        found += connection.recv(65_536)
+    head, _, body = found.partition(b"\r\n\r\n")
+    left = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]) - len(body)
+    while left > 0:
+        part = connection.recv(65_536)
+        body, left = body + part, left - len(part)
+    return head + body
+
+
+def test_large_answers_hold_memory_until_they_are_read(tmp_path: Path) -> None:
+    with (
+        service_here(tmp_path / "calibeat.db", limits={"memory": 3_000_000}) as url,
+        httpx.Client(base_url=url) as http,
+    ):
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(address(url))
+            unread.sendall(
+                request("/v1/forecasts", scores("unread", 400))
+            )  # the answer is 4 MB, more than the system keeps
+            wait_until(lambda: http.get("/v1/streams/unread").status_code == 200)
+            assert refused_as_full(http, "/v1/forecasts", scores("small", 12))
+        wait_until(lambda: http.post("/v1/forecasts", content=scores("small", 12)).status_code == 200)
+
+
+def test_two_thousand_silent_connections(tmp_path: Path) -> None:
+    """Idle, half a head, half a body: others do not notice, and all are ended in time."""
+    limits = {"connections": 4_000, "request_seconds": 3.0, "idle_seconds": 3.0}
+    starts = [b"", b"POST /v1/fore", request("/v1/forecasts", GOOD)[:-5], request("/v1/forecasts", GOOD)]
+    with service_here(tmp_path / "calibeat.db", limits=limits) as url, httpx.Client(base_url=url) as http:
+        held = []
+        for number in range(2_000):
+            held.append(socket.create_connection(address(url), timeout=20))
+            held[-1].sendall(starts[number % len(starts)])
+        for number in range(50):
+            assert http.post("/v1/forecasts", json={"stream": "s", "id": f"{number}", "score": 0.5}).status_code == 200
+        answers = [receive(connection) for connection in held]
+        for connection in held:
+            connection.close()
+    assert not any(answers[0::4])
+    assert all(refusal(answer) == (408, "timeout") for answer in answers[1::4] + answers[2::4])
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers[3::4])
+
+
 def test_calls_do_not_pile_up(url: str) -> None:
     with httpx.Client(base_url=url) as http:
         for number in range(300):
             assert http.post("/v1/forecasts", json={"stream": "pile", "id": f"pile-{number}", "score": 0.5}).is_success
     gc.collect()
-    assert sum(isinstance(thing, DirectRequest) for thing in gc.get_objects()) < 20
+    assert sum(isinstance(thing, RequestResponseCycle) for thing in gc.get_objects()) < 20
 
 
 def test_metrics_count_refusals(url: str) -> None:

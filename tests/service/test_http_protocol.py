@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import gzip
 import itertools
@@ -18,7 +19,7 @@ import httpx
 import pytest
 from served import address, receive, service_here, wait_until
 
-from calibeat.service.http import Protocol
+from calibeat.service.server import HttpConnection as Protocol
 
 pytestmark = pytest.mark.xdist_group("raw bytes")
 CANARY = b"GET /canary HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -66,6 +67,16 @@ class Case:
 def refused(*segments: bytes, status: int = 400, events: int = 0, before: tuple[int, ...] = ()) -> Case:
     """One refusal, then the end."""
     return Case(list(segments), [*before, status], events=events)
+
+
+def last(*segments: bytes, statuses: tuple[int, ...] = (200,), events: int = 1) -> Case:
+    """Answers to whole requests, then the end without a word: it would be taken for an answer."""
+    return Case(list(segments), list(statuses), events=events)
+
+
+def cut(*segments: bytes) -> Case:
+    """The end: a request is broken off behind one that is done, but not answered yet."""
+    return Case(list(segments), [], events=1)
 
 
 def good(*segments: bytes, statuses: tuple[int, ...] = (200,), events: int = 1, goes_on: bool = True) -> Case:
@@ -145,9 +156,7 @@ CHUNKS = {
     "bad size behind a good event, by ASGI": refused(
         head(TE, path="http://localhost/v1/forecasts") + chunked(event(), end=b"zz\r\n")
     ),
-    "bad size behind a good event, behind another": refused(
-        post() + head(TE) + chunked(event(), end=b"zz\r\n"), before=(200,), events=1
-    ),
+    "bad size behind a good event, behind another": cut(post() + head(TE) + chunked(event(), end=b"zz\r\n")),
 }
 BODY = event()
 UPGRADES = {
@@ -197,7 +206,7 @@ UPGRADES = {
     "a chunk is a request": good(head(*H2C, TE), chunked(SMUGGLED), statuses=(400,), events=0),
     "upgrade, length and coding": refused(head(*H2C, TE, "content-length: 5") + b"0\r\n\r\n" + SMUGGLED),
     "upgrade and two lengths": refused(head(*H2C, "content-length: 5", "content-length: 6") + SMUGGLED),
-    "upgrade and garbage": refused(post(*H2C) + GARBAGE, before=(200,), events=1),
+    "upgrade and garbage": last(post(*H2C) + GARBAGE),
     "upgrades in a row": good(post(*H2C) * 2 + post() + post(*H2C), statuses=(200,) * 4, events=3),
     "a hundred upgrades": good(post(*H2C, body=BODY) * 100, statuses=(200,) * 100, events=0),
     "upgrade that expects to be told": good(
@@ -209,19 +218,17 @@ UPGRADES = {
         statuses=(421,),
         events=0,
     ),
-    "CONNECT": refused(b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n" + SMUGGLED, status=501),
-    "CONNECT, then bytes": refused(b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n", SMUGGLED, status=501),
-    "CONNECT behind another": refused(
-        post() + b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n" + SMUGGLED, status=501, before=(200,), events=1
-    ),
+    "CONNECT": refused(b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n" + SMUGGLED),
+    "CONNECT, then bytes": refused(b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n", SMUGGLED),
+    "CONNECT behind another": last(post() + b"CONNECT evil:443 HTTP/1.1\r\nhost: evil:443\r\n\r\n" + SMUGGLED),
     "HTTP/2": refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
 }
-LARGE = "x: " + "a" * 70_000
+LARGE = "x: " + "a" * 600_000
 HEADS = {
     "two hosts": refused(b"GET /healthz HTTP/1.1\r\nhost: evil.example\r\nhost: localhost\r\n\r\n" + SMUGGLED),
     "two equal hosts": refused(head("host: localhost", method="GET", path="/healthz")),
     "two hosts on the hot way": refused(post("Host: evil.example")),
-    "two hosts behind another": refused(post() + post("Host: evil.example"), before=(200,), events=1),
+    "two hosts behind another": last(post() + post("Host: evil.example")),
     "two hosts and an upgrade": refused(post("Host: evil.example", *H2C)),
     "no host": refused(b"GET /healthz HTTP/1.1\r\n\r\n"),
     "no host in HTTP/1.0": good(b"GET /healthz HTTP/1.0\r\n\r\n", events=0, goes_on=False),
@@ -229,15 +236,13 @@ HEADS = {
     "a host with a user": good(
         b"GET /healthz HTTP/1.1\r\nhost: evil.example@localhost\r\n\r\n", statuses=(421,), events=0
     ),
-    "a header of 70,000 bytes": refused(head(LARGE, method="GET", path="/healthz"), status=431),
-    "a header of 70,000 bytes on the hot way": refused(post(LARGE), status=431),
-    "a header of 70,000 bytes, upgraded": refused(post(LARGE, *H2C), status=431),
-    "a header of 70,000 bytes behind another": refused(post() + post(LARGE), status=431, before=(200,), events=1),
-    "a header of 70,000 bytes behind another, in two": refused(
-        post() + head(LARGE)[:60_000], head(LARGE)[60_000:], status=431, before=(200,), events=1
-    ),
-    "9,000 headers": refused(head(*["a: b"] * 12_000, method="GET", path="/healthz"), status=431),
-    "a path of 66,000 bytes": refused(head(method="GET", path="/" + "a" * 66_000), status=431),
+    "a header of 600,000 bytes": refused(head(LARGE, method="GET", path="/healthz"), status=431),
+    "a header of 600,000 bytes on the hot way": refused(post(LARGE), status=431),
+    "a header of 600,000 bytes, upgraded": refused(post(LARGE, *H2C), status=431),
+    "a header of 600,000 bytes behind another": last(post() + post(LARGE)),
+    "100,000 headers": refused(head(*["a: b"] * 100_000, method="GET", path="/healthz"), status=431),
+    "a path of 600,000 bytes": refused(head(method="GET", path="/" + "a" * 600_000), status=431),
+    "a path of 66,000 bytes": refused(head(method="GET", path="/" + "a" * 66_000)),
     "a header of 60,000 bytes": good(post(LARGE[:60_000])),
     "a large body behind a small head": good(
         head("content-length: 100000") + b" " * 100_000 + HEALTH, statuses=(400, 200), events=0
@@ -287,12 +292,12 @@ PIPELINES = {
     "four, one of them bad": good(
         post() + post(body=b"{bad") + post() + HEALTH, statuses=(200, 400, 200, 200), events=2
     ),
-    "good, garbage": refused(post() + GARBAGE, before=(200,), events=1),
-    "good, good, garbage": refused(post() + post() + GARBAGE, before=(200, 200), events=2),
-    "good, cold, good, garbage": refused(post() + HEALTH + post() + GARBAGE, before=(200, 200, 200), events=2),
+    "good, garbage": last(post() + GARBAGE),
+    "good, good, garbage": last(post() + post() + GARBAGE, statuses=(200, 200), events=2),
+    "good, cold, good, garbage": last(post() + HEALTH + post() + GARBAGE, statuses=(200, 200, 200), events=2),
     "good, then garbage": refused(post(), GARBAGE, before=(200,), events=1),
-    "good, good, half a request, garbage": refused(post() + post() + head(TE) + GARBAGE, before=(200, 200), events=2),
-    "good, half of a cold one, garbage": refused(post() + head(TE, path="/login") + GARBAGE, before=(200,), events=1),
+    "good, half a request, garbage": cut(post() + head(TE) + GARBAGE),
+    "good, half of a cold one, garbage": cut(post() + head(TE, path="/login") + GARBAGE),
     "garbage, good": refused(GARBAGE + SMUGGLED),
     "too large, good": refused(head("content-length: 99999999") + b"x" * 1000, SMUGGLED, status=413),
     "good, too large": refused(
@@ -302,8 +307,11 @@ PIPELINES = {
     "a bad last one, and another": good(
         post("connection: close", body=b"{bad") + SMUGGLED, statuses=(400,), events=0, goes_on=False
     ),
-    "a last one that is refused by its head, and bad chunks": good(
-        head("connection: close", "content-encoding: gzip", TE) + b"zz\r\n", statuses=(415,), events=0, goes_on=False
+    "one that is refused by its head, then bad chunks": refused(
+        head("content-encoding: gzip", TE), b"zz\r\n", status=415
+    ),
+    "one that is refused by its head, then a body": refused(
+        head("content-encoding: gzip", f"content-length: {len(BODY)}"), BODY, status=415
     ),
     "the last one, and garbage": good(post("connection: close") + GARBAGE, goes_on=False),
     "good, cold and last, another": good(
@@ -363,7 +371,7 @@ def test_raw_bytes(url: str, http: httpx.Client, name: str) -> None:
     case = CASES[name]
     before = stored(http)
     assert exchange(url, case) == (case.statuses, case.goes_on)
-    assert stored(http) - before == case.events
+    wait_until(lambda: stored(http) - before == case.events)
     assert http.get("/v1/streams/smuggled").status_code == 404
 
 
@@ -388,7 +396,7 @@ def half_closed(url: str, data: bytes) -> bytes:
         (post() + HEALTH + head(TE, path="/login"), [200, 200]),
         (post()[:-5], []),
         (head("content-length: 50", path="/login") + b"token", []),
-        (post() + GARBAGE, [200, 400]),
+        (post() + GARBAGE, [200]),
         (b"", []),
     ],
     ids=["hot", "cold", "pipeline", "half behind", "half of a cold one behind", "half", "half cold", "garbage", "none"],
@@ -435,18 +443,23 @@ def test_a_client_that_does_not_read_is_not_read_either(tmp_path: Path, kind: st
 
         def send() -> None:
             nonlocal rest, sent, largest
-            for _ in range(150):
+            if not rest:
                 rest = memoryview(asked)
                 sent += asked.count(b" HTTP/1.1\r\n")
-                while rest:
-                    rest = rest[connection.send(rest) :]
-                    largest = max(largest, transport.get_write_buffer_size())
-                if kind == "hot":  # one at a time
-                    wait_until(lambda wanted=sent: state.total_requests >= wanted, 1.0)  # type: ignore[misc]
+            while rest:
+                rest = rest[connection.send(rest) :]
+                largest = max(largest, transport.get_write_buffer_size())
+            if kind == "hot":  # one at a time
+                wait_until(lambda: state.total_requests >= sent, 1.0)
 
-        with pytest.raises(TimeoutError):  # the service has stopped to read
-            send()
-        assert 10_000 < max(largest, transport.get_write_buffer_size()) < 1_000_000
+        while True:
+            try:
+                send()
+            except TimeoutError:  # the service has stopped to read, or is slow
+                largest = max(largest, transport.get_write_buffer_size())
+                if largest > 10_000:
+                    break
+        assert largest < 1_000_000
         connection.settimeout(15)
         sender = threading.Thread(target=lambda: connection.sendall(bytes(rest) + CANARY))
         sender.start()  # the end of the last request, as soon as there is room
@@ -498,3 +511,44 @@ def test_what_waits_in_the_pipeline_is_bounded(tmp_path: Path) -> None:
         connection.close()
         sender.join()
     assert 1000 < longest * len(many) // 4000 < 300_000  # bytes: what comes in one segment, and no more
+
+
+def test_attacks_do_not_mix_up_answers(tmp_path: Path) -> None:
+    """Everybody gets the answers to the own requests, in order, whatever others send meanwhile."""
+    wrong: list[object] = []
+    is_over = threading.Event()
+
+    def attack(part: int) -> None:
+        for case in itertools.cycle(list(CASES.values())[part::4]):
+            if is_over.is_set():
+                return
+            with socket.create_connection(address(url), timeout=15) as connection, contextlib.suppress(OSError):
+                for segment in case.segments:
+                    connection.sendall(segment)
+
+    def work(worker: int) -> None:
+        with socket.create_connection(address(url), timeout=15) as connection:
+            for turn in range(40):
+                ids = [f"{worker}-{turn}-{number}" for number in range(1 + turn % 5)]
+                bodies = [json.dumps({"stream": "honest", "id": name, "score": 0.5}).encode() for name in ids]
+                connection.sendall(b"".join(post(body=body) for body in bodies))
+                found = b""
+                while len(names := re.findall(rb'"id":"([-\d]+)"[^}]*}', found)) < len(ids):
+                    if not (part := connection.recv(65_536)):
+                        break
+                    found += part
+                if [name.decode() for name in names] != ids or statuses(found) != [200] * len(ids):
+                    wrong.append((ids, found))
+
+    with service_here(tmp_path / "calibeat.db") as url:
+        attackers = [threading.Thread(target=attack, args=(part,)) for part in range(4)]
+        workers = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
+        for thread in attackers + workers:
+            thread.start()
+        for thread in workers:
+            thread.join()
+        is_over.set()
+        for thread in attackers:
+            thread.join()
+        assert httpx.get(f"{url}/v1/streams/honest").json()["events"] == 8 * sum(1 + turn % 5 for turn in range(40))
+    assert not wrong

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from served import service_apart, service_here, wait_until
+from served import address, request, service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
-from calibeat.service import http as server
+from calibeat.service import server
 from calibeat.service.main import ServeOptions, serve
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
@@ -45,15 +45,16 @@ def test_it_prints_one_line_and_ends_with_0_after_sigterm(tmp_path: Path) -> Non
     assert "secret" not in errors
 
 
-def test_sigterm_answers_what_waits_and_sigint_is_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_answers_everything_that_was_committed(tmp_path: Path, number: signal.Signals, status: int) -> None:
     with service_apart(tmp_path / "calibeat.db", "--method", "ops") as found:
         answers: list[int] = []
 
         def ask(worker: int) -> None:
             with httpx.Client(base_url=found.url) as http:
-                for number in range(10_000):
+                for event in range(10_000):
                     try:
-                        body = {"stream": "s", "id": f"{worker}-{number}", "score": 0.5}
+                        body = {"stream": "s", "id": f"{worker}-{event}", "score": 0.5}
                         answers.append(http.post("/v1/forecasts", json=body).status_code)
                     except httpx.TransportError:
                         return
@@ -62,14 +63,33 @@ def test_sigterm_answers_what_waits_and_sigint_is_130(tmp_path: Path) -> None:
         for worker in workers:
             worker.start()
         wait_until(lambda: len(answers) > 50)
-        status, errors = found.end(signal.SIGINT)
+        ended = found.end(number)
         for worker in workers:
             worker.join()
-    assert (status, errors) == (130, "")
-    acknowledged = answers.count(200)
+    assert ended == (status, "")
     assert set(answers) <= {200, 503}
     with service_apart(tmp_path / "calibeat.db") as again:
-        assert httpx.get(f"{again.url}/v1/streams/s").json()["events"] >= acknowledged
+        assert httpx.get(f"{again.url}/v1/streams/s").json()["events"] == answers.count(200)
+
+
+def test_a_second_sigint_does_not_wait_for_slow_clients(tmp_path: Path) -> None:
+    with (
+        service_apart(tmp_path / "calibeat.db", "--method", "ops") as found,
+        socket.create_connection(address(found.url), timeout=10) as slow,
+    ):
+        slow.sendall(request("/v1/forecasts", json.dumps(EVENT).encode())[:-5])
+        assert httpx.get(f"{found.url}/healthz").status_code == 200
+        found.process.send_signal(signal.SIGINT)
+        wait_until(lambda: not listens(found.url))
+        assert found.process.poll() is None  # it waits for the rest of the request
+        found.process.send_signal(signal.SIGINT)
+        found.process.wait(server.GRACE_SECONDS / 2)  # not until the first one gives up
+        assert found.end() == (130, "")
+
+
+def listens(url: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(address(url)) == 0
 
 
 def test_after_kill_everything_that_was_answered_is_there(tmp_path: Path) -> None:

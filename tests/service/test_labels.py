@@ -11,9 +11,10 @@ import pytest
 from served import wait_until
 from services import DAY, START, desk
 
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.events import CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, info, rebuild, replay_check
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection, open_reader
 from calibeat.service.store.queries import Delay
 
@@ -130,8 +131,8 @@ def test_an_outcome_that_comes_late_is_learnt_and_is_late(url: str, tmp_path: Pa
             both.group([forecast("later", 0.3)], [outcome("later", 0)])
             assert both.group([outcome("e1", 1), outcome("e3", 0)]) == [["learnt", "learnt"]]
             assert both.group([outcome("e1", 1), outcome("e3", 1)]) == [["repeated", "conflict"]]
-        assert [both.engine._streams["paris"].pending for both in (service, beside)] == [0, 3]
-        states = [both.engine._streams["paris"].state for both in (service, beside)]
+        assert [both.engine.streams["paris"].pending for both in (service, beside)] == [0, 3]
+        states = [both.engine.streams["paris"].state for both in (service, beside)]
         assert states[0] == states[1]
         assert statuses(url) == {
             **{f"e{at}": "learnt" for at in range(0, 10, 2)},
@@ -160,7 +161,7 @@ def test_a_late_outcome_may_be_corrected_and_retracted(url: str) -> None:
         service.tick(2 * DAY)
         service.tell(("paris", "e1", 1), ("paris", "e2", 1))
         assert service.correct(("paris", "e1", 0), ("paris", "e2", None), ("paris", "e3", 0)) == ["corrected"] * 3
-        assert service.engine.rework_all() == 3
+        assert service.engine.history.do_all() == 3
         assert statuses(url)["e1"] == "late" and statuses(url)["e2"] == "expired"
         assert whole(url)
         assert service.correct(("paris", "e2", None)) == ["repeated"]

@@ -19,8 +19,9 @@ from served import address, receive, request, service_here, talk, wait_until
 
 from calibeat.cli.main import main
 from calibeat.service import main as service
-from calibeat.service.http import AccessLog, stop_signals
+from calibeat.service.http import AccessLog
 from calibeat.service.main import StoredTokens
+from calibeat.service.server import stop_signals
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 BODY = json.dumps(EVENT).encode()

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from postgres import cut
 from served import service_here, wait_until
 from services import DAY, START, Desk, desk, stream_of, whole
 
@@ -19,10 +20,10 @@ from calibeat.cli.main import main
 from calibeat.monitor.notices import FORECASTS, OUTCOMES, WIDTH
 from calibeat.monitor.silence import DEADLINE, FROM, OPEN
 from calibeat.service.alarms import close_quiet, sentence
-from calibeat.service.engine import EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import configure
 from calibeat.service.notices import WORDS, Deadlines, GroupArrivals, Listener, NoticeSettings, due_at, is_over
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection, open_reader
 
 HOUR = 3600.0
@@ -69,7 +70,7 @@ def words(url: str, **which: Any) -> list[tuple[str, str, bool, bool]]:
 
 def test_silence_is_noticed_and_is_over_with_the_next_arrival(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 20, "paris", "rome")
         live(service, 3, "paris", "rome")
         assert words(url) == []
@@ -91,7 +92,7 @@ def test_it_is_the_notice_of_the_library(url: str) -> None:
     """The same row, whatever groups the events came in."""
     notice, rng = Notice(), np.random.default_rng(3)
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         for at in range(200):
             requests: list[Any] = []
             for part in range(3):
@@ -103,7 +104,7 @@ def test_it_is_the_notice_of_the_library(url: str) -> None:
                     notice.outcome(service.now, service.now - 3600.0) if at else None
             service.group(*requests)
             service.now += 3600.0
-        row = service.engine._streams["paris"].notice
+        row = service.engine.streams["paris"].notice
         assert row == notice.row.tobytes()
         found = stream_of(url)
         assert found.notice["next_check"] == notice.deadline < 1e300 and found.notice["state"] == notice.state
@@ -116,7 +117,7 @@ def test_it_is_the_notice_of_the_library(url: str) -> None:
 
 def test_outcomes_that_stop_or_never_come(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 20, "stopped")
         live(service, 2, "stopped")
         live(service, 12, "stopped", outcomes=False)
@@ -146,7 +147,7 @@ def test_outcomes_that_come_later_and_a_score_that_has_moved(url: str) -> None:
         service.group(*requests)
 
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         for _ in range(5):
             go_on(service, 300, 1.0, 1.0)
         assert words(url) == []
@@ -171,20 +172,20 @@ def test_many_classes_are_heard_by_their_largest_score(url: str) -> None:
         service.group([ForecastEvent("cats", "e1", scores=[0.2, 0.7, 0.1])])
         notice = Notice()
         notice.forecast(START, 0.7)
-        assert service.engine._streams["cats"].notice == notice.row.tobytes()
+        assert service.engine.streams["cats"].notice == notice.row.tobytes()
 
 
 def test_downtime_is_no_silence(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 20, "paris", "rome")
         live(service, 2, "paris", "rome")
-        service.engine._beat()
+        service.engine.listening.beat()
     before = stream_of(url).notice["next_check"]
     service = Desk(url)
     service.now = before + 5 * DAY  # nobody listened
     try:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         service.tick()
         assert words(url) == []
         live(service, 2, "rome")
@@ -200,22 +201,22 @@ def test_downtime_is_no_silence(url: str) -> None:
 
 def test_a_silence_that_began_before_the_downtime_is_told_once(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 20, "paris")
         live(service, 2, "paris")
         service.now += DAY / 2
         service.tick()
         assert len(words(url)) == 2
-        service.engine._beat()
+        service.engine.listening.beat()
     for _ in range(2):
         with desk(url) as service:
             service.now += 30 * DAY
-            service.engine.listen()
+            service.engine.listening.begin(service.now)
             service.tick()
             assert len(words(url, open=True)) == 2
     with desk(url) as service:
         service.now += 31 * DAY
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         live(service, 1, "paris")
         assert words(url, open=True) == [] and len(words(url)) == 2
 
@@ -223,7 +224,7 @@ def test_a_silence_that_began_before_the_downtime_is_told_once(url: str) -> None
 def test_one_page_where_many_streams_fall_silent(url: str) -> None:
     streams = [f"s{at}" for at in range(30)]
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 12, *streams, outcomes=False)
         live(service, 2, *streams, outcomes=False)
         service.now += DAY
@@ -242,7 +243,7 @@ def test_one_page_where_many_streams_fall_silent(url: str) -> None:
 def test_some_of_many_streams_page_for_themselves(tmp_path: Path) -> None:
     url, streams = str(tmp_path / "calibeat.db"), [f"s{at}" for at in range(30)]
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 12, *streams, outcomes=False)
         live(service, 2, *streams, outcomes=False)
         live(service, 12, *streams[3:], outcomes=False)
@@ -253,7 +254,7 @@ def test_some_of_many_streams_page_for_themselves(tmp_path: Path) -> None:
 def test_a_history_that_is_sent_is_not_silent_while_it_comes(url: str) -> None:
     """Its times are days ago; only when nothing more comes for ten minutes the clock counts."""
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         for day in range(15):
             first = START - 40 * DAY + day * DAY
             service.group(*([ForecastEvent("old", f"{day}-{at}", 0.5, first + at * HOUR)] for at in range(24)))
@@ -266,22 +267,21 @@ def test_a_history_that_is_sent_is_not_silent_while_it_comes(url: str) -> None:
 
 def test_streams_are_found_under_other_names_and_not_when_they_are_gone(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 12, "paris", "rome", "oslo", "bern", outcomes=False)
         live(service, 2, "paris", "rome", "oslo", "bern", outcomes=False)
         service.do("rename", "paris", to="lutetia")
         service.do("delete", "rome")
         service.do("freeze", "oslo")
         service.do("copy", "oslo", to="copy")
-        with closing(open_connection(url, write=True)) as connection:  # another process has heard of it meanwhile
-            later = "UPDATE stream SET deadline = ?, version = version + 1 WHERE name = 'bern'"
-            connection.run(later, (2.0 * START,))
-        service.engine._streams.clear()
+        with closing(open_connection(url, write=True)) as connection:  # it was heard, and has left memory since
+            connection.run("UPDATE stream SET deadline = ? WHERE name = 'bern'", (2.0 * START,))
+        service.engine.streams.clear()
         service.now += DAY
         service.tick()
         assert sorted(words(url)) == [("lutetia", "no forecasts", True, False), ("oslo", "no forecasts", True, False)]
-        service.engine.list_deadlines()
-        assert service.engine._deadlines.first == 2.0 * START
+        service.engine.listening.list_deadlines()
+        assert service.engine.listening._deadlines.first == 2.0 * START
         live(service, 1, "oslo", outcomes=False)
         assert words(url, stream="oslo") == [("oslo", "no forecasts", True, True)]
     assert whole(url)
@@ -289,14 +289,14 @@ def test_streams_are_found_under_other_names_and_not_when_they_are_gone(url: str
 
 def test_without_notice_nothing_is_heard(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 12, "paris")
         live(service, 2, "paris")
     configure(url, notice=False)
     with desk(url, notice=False) as service:
         service.now += DAY
-        service.engine.listen()
-        service.engine._beat()
+        service.engine.listening.begin(service.now)
+        service.engine.listening.beat()
         live(service, 1, "paris")
         service.tick(DAY)
         found = stream_of(url)
@@ -305,7 +305,7 @@ def test_without_notice_nothing_is_heard(url: str) -> None:
     configure(url, notice=True)
     with desk(url) as service:
         service.now += 20 * DAY
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         live(service, 1, "paris")
         assert words(url) == [] and stream_of(url).notice["state"] == "learning"
         assert not stream_of(url).watched and stream_of(url).watching.startswith(
@@ -346,7 +346,7 @@ def test_the_earliest_deadline_comes_first() -> None:
 def test_an_import_gives_the_alarms_that_the_same_log_gave_when_it_happened(url: str, tmp_path: Path) -> None:
     lines = []
     with desk(url, method="ops") as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         rng = np.random.default_rng(0)
         for hour in range(24 * 25):
             requests: list[Any] = []
@@ -378,7 +378,7 @@ def test_an_import_gives_the_alarms_that_the_same_log_gave_when_it_happened(url:
     assert alarms(third) == [] and stream_of(third).notice is None
     with desk(other, method=None) as service:  # from the end of the log until a service runs nobody listened
         service.now = START + 40 * DAY
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         service.tick()
         assert words(other, open=True) == []
         service.tick(DAY)
@@ -390,9 +390,9 @@ def test_a_running_service_asks_the_clock_by_itself(url: str) -> None:
     now = time.time()
     with desk(url, method="ops") as service:
         service.now = now
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 20, "paris")
-        service.engine._beat()
+        service.engine.listening.beat()
     with closing(open_connection(url, write=True)) as connection:
         connection.run("UPDATE stream SET deadline = ?", (now + 1.0,))
         row = np.frombuffer(bytes(connection.all("SELECT notice FROM body")[0][0])).copy()
@@ -415,39 +415,44 @@ def test_a_running_service_asks_the_clock_by_itself(url: str) -> None:
 
 
 def test_the_time_in_which_the_database_was_away_is_no_silence(server: Any) -> None:
+    """The engine ends, and the next one has not heard what came meanwhile."""
     url = server.database()
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         past(service, 12, "paris")
         live(service, 2, "paris")
-        service.engine._leave(OSError("gone"))
-        service.now += 3 * DAY
-        service.engine._leave(OSError("still gone"))
-        service.engine._return()
-        assert not service.engine.is_away and service.engine._downtimes == [(service.now - 3 * DAY, service.now)]
-        service.tick()
-        assert words(url) == []
+        service.engine.listening.beat()
+        now = service.now
+        cut(service.engine)
+        with pytest.raises(service.engine.store.failures):
+            live(service, 1, "paris")
+    for away, downtimes in ((3 * DAY, 1), (0.0, 1)):  # for long, and for a moment
+        with desk(url) as service:
+            service.now = now = now + away
+            service.engine.listening.begin(now)
+            assert len(service.engine.listening._downtimes) == downtimes
+            service.tick()
+            assert words(url) == []
+            service.engine.listening.beat()
+    with desk(url) as service:
+        service.now = now
+        service.engine.listening.begin(now)
         service.tick(DAY)
         assert len(words(url)) == 2
-        service.engine._leave(OSError("for a moment"))
-        service.engine._return()
-        assert len(service.engine._downtimes) == 1
-        service.engine._next_list = 0.0
-        service.engine._beat()  # which also sees what others have done
-        assert service.engine._deadlines.first == float("inf")
 
 
 def test_what_is_done_between_groups(url: str) -> None:
     with desk(url) as service:
-        service.engine.listen()
+        service.engine.listening.begin(service.now)
         live(service, 1, "paris")
         service.now += 1000.0
-        service.engine._next_beat = service.engine._next_look = -float("inf")
-        service.engine._keep_house(is_idle=True)
+        service.engine.listening._next_beat = -float("inf")
+        service.engine._turn([])
         with closing(open_connection(url)) as connection:
             assert float(dict(connection.all("SELECT name, value FROM meta"))["alive"]) == service.now
-        # A stream of this name that is another one, as after a deletion by another process.
-        assert list(service.engine._still_overdue({-5: "paris"}, service.now)) == []
+        # A stream of this name that is another one, as after a deletion.
+        engine = service.engine
+        assert list(engine.listening.still_overdue({-5: "paris"}, service.now, engine.streams)) == []
 
 
 def test_an_alarm_is_over_by_the_row_of_its_stream() -> None:

@@ -24,9 +24,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import service_here
 
-from calibeat.service.engine import EngineSettings
 from calibeat.service.openapi import document
 from calibeat.service.route_table import TABLE, application, route_of
+from calibeat.service.settings import EngineSettings
 from calibeat.service.wire import VERB_BODIES, Limits
 
 OF_THE_PAGE = {"/", "/login", "/logout", "/static/{name}"}
@@ -40,6 +40,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         httpx.post(f"{where}/v1/forecasts", json={"events": events})
         told = [{"stream": "paris", "id": f"first-{i}", "outcome": i % 2} for i in range(80)]
         httpx.post(f"{where}/v1/outcomes", json={"events": told})
+        httpx.put(f"{where}/v1/streams/duel", json={"models": ["champion", "challenger"]})  # as the examples have them
+        events = [{"stream": stream, "id": "e1", "score": 0.1} for stream in ("offers", "clicks")]
+        httpx.post(f"{where}/v1/forecasts", json={"events": events})
         yield where
 
 

@@ -6,15 +6,16 @@ import contextlib
 import io
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 from served import service_here
 
 from calibeat.cli.main import parser
-from calibeat.service.engine import EngineSettings
 from calibeat.service.events import LONGEST_NAME
 from calibeat.service.openapi import document
+from calibeat.service.settings import EngineSettings
 from calibeat.service.wire import DEFAULT_LIMITS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
@@ -23,15 +24,22 @@ ADDRESS = "http://127.0.0.1:8377"
 
 def test_the_commands_and_the_program_of_the_page_do_what_it_shows(tmp_path: Path) -> None:
     shown = re.findall(r"^\$ (curl .*)\n(\{.*)$", PAGE, re.MULTILINE)
-    assert len(shown) == 8
+    assert len(shown) == 14
     program, expected = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL).groups()  # type: ignore[union-attr]
-    with service_here(tmp_path / "calibeat.db", settings=EngineSettings(method="auto")) as url:
+    settings = EngineSettings(method="auto")
+    with (
+        service_here(tmp_path / "calibeat.db", settings=settings) as url,
+        service_here(tmp_path / "band.db", settings=replace(settings, band=True)) as with_band,
+    ):
         with httpx.Client() as http:
             for command, answer in shown:
-                _, _, option, body, address = shlex.split(command)
-                assert option == "--json"
-                found = http.post(
-                    address.replace(ADDRESS, url), content=body, headers={"content-type": "application/json"}
+                *options, body, address = shlex.split(command)[2:]
+                assert options in (["--json"], ["-X", "PUT", "--json"])
+                found = http.request(
+                    "POST" if options == ["--json"] else "PUT",
+                    address.replace(ADDRESS, with_band if '"low"' in answer else url),
+                    content=body,
+                    headers={"content-type": "application/json"},
                 )
                 assert found.text == answer
         printed = io.StringIO()

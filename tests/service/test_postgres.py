@@ -1,25 +1,35 @@
-"""A PostgreSQL store: what is answered is on the disk, a session that hangs holds up nobody, two processes agree."""
+"""A PostgreSQL store: what is answered is on the disk, one process writes, a session that hangs holds up nobody."""
 
 from __future__ import annotations
 
-import threading
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import httpx
 import numpy as np
 import psycopg
 import pytest
-from postgres import Postgres
-from served import service_apart, service_here, wait_until
-from services import DAY, Desk, desk
+from postgres import Postgres, cut
+from served import Process, service_apart, service_here, wait_until
+from services import KILLED, Desk, desk, living, whole
 
 from calibeat import Bank
 from calibeat.cli.main import main
-from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.client import Client
+from calibeat.service.events import Control, ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, info, replay_check
-from calibeat.service.store import StoreBusy, is_store, open_connection, open_store, owned, postgres
-from calibeat.service.store.postgres import Overtaken
+from calibeat.service.plan import Plan
+from calibeat.service.store import NotLeader, is_store, lease, open_connection, open_store, owned_store, postgres
 
 SESSION = "calibeat.service.store.postgres"
 
@@ -47,116 +57,85 @@ def test_commits_are_on_the_disk_whatever_the_database_says(server: Postgres, gi
 def test_a_session_that_writes_groups_has_time_limits(server: Postgres) -> None:
     with closing(open_store(server.database())) as store:
         assert session(store, "lock_timeout") == "2s"
-        assert session(store, "idle_in_transaction_session_timeout") == "20s"
+        assert session(store, "idle_in_transaction_session_timeout") == "5s"
 
 
-def test_rows_that_stay_locked_are_503_and_served_later(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{SESSION}.LOCKED", 0.1)
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
-        one.ask(("paris", "e1", 0.5))
-        held: Any = one.engine.store
-        held.streams({"paris"}, {})  # as a process that was stopped in the middle of a group
-        heard: list[Any] = []
-        two.engine._deliver = heard.extend
-        two.engine._do([(0, [ForecastEvent("paris", "e2", 0.5)]), (1, [ForecastEvent("rome", "e3", 0.5)])])
-        refused = [answer for _, answer in heard]
-        assert all(isinstance(answer, Refusal) and answer.status == 503 for answer in refused) and len(refused) == 2
-        assert refused[0].code == "unavailable" and "try again" in refused[0].message
-        assert two.ask(("rome", "e3", 0.5))  # a stream that nobody has locked
-        held.rollback()
-        assert two.ask(("paris", "e2", 0.5))
-    assert replay_check(url).is_same and check(url) == []
+def test_plans_of_empty_tables_are_not_used_for_full_ones(server: Postgres) -> None:
+    with desk(server.database()) as service:
+        service.play(300)
+        plans = "SELECT sum(custom_plans), sum(generic_plans) FROM pg_prepared_statements WHERE parameter_types <> '{}'"
+        ((custom, generic),) = service.engine.store.connection.all(plans)
+        assert custom > 0 and generic == 0
 
 
-def test_a_stream_that_another_is_about_to_make_is_waited_for_no_longer(
+def test_rows_that_stay_locked_hold_up_the_tables_and_lose_nothing(
     server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What was answered is in the log. What cannot be is refused with 503, and served later."""
     monkeypatch.setattr(f"{SESSION}.LOCKED", 0.1)
     url = server.database()
-    with desk(url) as one, desk(url) as two:
-        commit: Any = one.engine.store.commit
-        one.engine.store.commit = lambda: None  # type: ignore[method-assign]
-        one.ask(("paris", "e1", 0.5))
-        with pytest.raises(StoreBusy, match="rows must be free to be written, got one that another process holds"):
-            two.ask(("paris", "e2", 0.5))
-        two.engine.forget()
-        assert two.ask(("rome", "e1", 0.5))  # the same id in another stream is another event
-        commit()
-    assert info(url)["forecasts"] == 2
+    with service_here(url) as where, httpx.Client(base_url=where, timeout=60) as http, psycopg.connect(url) as person:
+        told = {"a": http.post("/v1/forecasts", json=EVENT).json()}
+        assert http.get("/v1/streams/s").json()["events"] == 1  # it is in the tables
+        person.execute("SELECT * FROM stream FOR UPDATE")
+        answer = http.post("/v1/forecasts", json={**EVENT, "id": "b"})
+        told |= {"b": answer.json()} if answer.status_code == 200 else {}
+        wait_until(lambda: status(http) == 503)
+        refused = http.post("/v1/forecasts", json={**EVENT, "id": "c"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+        assert "try again" in refused.json()["error"]["message"] and refused.headers["retry-after"] == "1"
+        person.rollback()
+        wait_until(lambda: status(http) == 200)
+        assert {name: http.post("/v1/forecasts", json={**EVENT, "id": name}).json() for name in told} == told
+        assert http.post("/v1/forecasts", json={**EVENT, "id": "c"}).status_code == 200
+    assert whole(url) and info(url)["forecasts"] == len(told) + 1
 
 
-def test_a_stream_that_another_has_made_meanwhile_is_read_again(server: Postgres) -> None:
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
-        store: Any = two.engine.store
-        create, tries = store.create, list[int]()
-
-        def late(names: Any) -> Any:
-            tries.append(1)
-            if len(tries) == 1:
-                one.ask(("paris", "e1", 0.5))
-            return create(names)
-
-        store.create = late
-        with pytest.raises(Overtaken, match="streams must be new, got 1 that others have made meanwhile"):
-            two.engine.process([(0, [ForecastEvent("paris", "e2", 0.5)])])
-        two.engine.forget()
-        assert two.ask(("paris", "e2", 0.5)) and tries == [1]
-    assert info(url)["forecasts"] == 2 and info(url)["streams"] == 1
-
-
-@pytest.mark.parametrize("place", ["after its locks", "between two statements"])
-def test_a_session_that_hangs_in_a_group_is_ended(
-    server: Postgres, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    """The other one goes on. The one that hung has written nothing, and ends when it wakes up."""
+@pytest.mark.parametrize("place", ["after the lease", "between two statements"])
+def test_a_leader_that_hangs_in_a_group_is_ended(server: Postgres, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Another one leads. The one that hung has written nothing, and is told so when it wakes up."""
     url = server.database()
     monkeypatch.setattr(f"{SESSION}.HUNG", 0.3)
-    with desk(url) as one:
+    monkeypatch.setattr("calibeat.service.store.lease.LEASE", 0.6)
+    monkeypatch.setattr("calibeat.service.store.lease.RENEWAL", 0.1)
+    with desk(url) as one, ExitStack() as stack:
         one.ask(("paris", "e1", 0.5))
-        monkeypatch.setattr(f"{SESSION}.LOCKED", 30.0)
-        with desk(url) as two:
-            store: Any = one.engine.store
-            many, hung = store._many, []
+        store: Any = one.engine.store
+        many, others = store._many, list[Desk]()
 
-            def hang(*statement: Any) -> Any:
-                done = many(*statement) if place == "between two statements" else None
-                if not hung:
-                    hung.append(True)
-                    assert two.ask(("paris", "e2", 0.5))  # as long as this one is stopped
-                    assert two.tell(("paris", "e1", 1)) == ["learnt"]
-                return done or many(*statement)
+        def hang(*statement: Any) -> Any:
+            done = many(*statement) if place == "between two statements" else None
+            if not others:
+                others.append(stack.enter_context(desk(url)))  # as long as this one is stopped
+                assert others[0].ask(("paris", "e2", 0.5))
+                assert others[0].tell(("paris", "e1", 1)) == ["learnt"]
+                stack.enter_context(living(others[0].engine.store))
+            return done or many(*statement)
 
-            store._many = hang
-            with pytest.raises(store.failures) as caught:
-                one.ask(("paris", "e3", 0.5), ("rome", "e4", 0.5))
-            assert hung and not isinstance(caught.value, Overtaken)
-            with pytest.raises(store.failures):
-                one.ask(("rome", "e5", 0.5))
+        store._many = hang
+        heard: list[Any] = []
+        one.engine.hooks.deliver = heard.extend
+        with pytest.raises(store.failures):
+            one.engine._do([(0, [ForecastEvent("paris", "e3", 0.5), ForecastEvent("rome", "e4", 0.5)])])
+        assert [answer.status for _, answer in heard] == [503] and others
+        with pytest.raises(NotLeader, match=r"one service at a time, got one that process \d+ on .* writes"):
+            open_store(url, store.epoch)
     assert info(url)["forecasts"] == 2 and replay_check(url).is_same and check(url) == []
 
 
 def test_a_service_stops_while_another_holds_its_rows(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has answered is in the log alone, and with the next one in the tables."""
     monkeypatch.setattr(f"{SESSION}.LOCKED", 0.5)
     url = server.database()
-    statuses: list[int] = []
-
-    def ask(where: str) -> None:
+    with psycopg.connect(url) as stopped, service_here(url) as where:
+        made = httpx.post(f"{where}/v1/forecasts", json={"stream": "s", "id": "a", "score": 0.5}, timeout=60)
+        assert made.status_code == 200
+        assert httpx.get(f"{where}/v1/streams/s").json()["events"] == 1  # it is in the tables
+        stopped.execute("SELECT * FROM stream FOR UPDATE")
         answer = httpx.post(f"{where}/v1/forecasts", json={"stream": "s", "id": "b", "score": 0.5}, timeout=60)
-        statuses.append(answer.status_code)
-
-    with psycopg.connect(url) as stopped:
-        with service_here(url) as where:
-            made = httpx.post(f"{where}/v1/forecasts", json={"stream": "s", "id": "a", "score": 0.5}, timeout=60)
-            assert made.status_code == 200
-            stopped.execute("SELECT * FROM stream FOR UPDATE")
-            asking = threading.Thread(target=ask, args=(where,))
-            asking.start()
-            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            wait_until(lambda: stopped.execute(waiting).fetchall())
-        asking.join()
-    assert statuses == [503] and info(url)["forecasts"] == 1
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        wait_until(lambda: stopped.execute(waiting).fetchall())
+    assert answer.status_code == 200 and info(url)["forecasts"] == 2 and whole(url)
 
 
 def test_a_new_store_is_told_of(server: Postgres) -> None:
@@ -174,28 +153,124 @@ def test_an_import_makes_a_store_only_if_it_is_told_to(server: Postgres, capsys:
     assert "store must exist, got none - at PostgreSQL: --create makes one" in capsys.readouterr().err
 
 
-# ---- several processes ----------------------------------------------------------------------------------------------
+# ---- one leads ------------------------------------------------------------------------------------------------------
 
 
-def test_two_services_answer_for_any_stream(server: Postgres) -> None:
+def lapse(url: str, until: str = "-infinity") -> None:
+    """Let the lease end in the past, or so much later than now."""
+    with psycopg.connect(url, autocommit=True) as database:
+        end = "'-infinity'" if until == "-infinity" else f"clock_timestamp() + '{until}'"
+        database.execute(f"UPDATE leader SET until = {end}")  # noqa: S608 - our own text
+
+
+def leader(url: str) -> tuple[int, str, bool]:
+    """Epoch and holder, and whether the lease is free."""
+    with closing(open_connection(url)) as connection:
+        ((epoch, holder),) = connection.all("SELECT epoch, holder FROM leader")
+        return epoch, holder, lease.is_free(connection)
+
+
+def test_a_lease_is_taken_by_one_and_given_back(server: Postgres) -> None:
     url = server.database()
-    with ExitStack() as stack:
-        found = [stack.enter_context(service_apart(url, "--method", "ops")) for _ in range(2)]
-        one, two = [stack.enter_context(httpx.Client(base_url=service.url)) for service in found]
-        events = [{"stream": f"s{i % 5}", "id": f"e{i}", "score": i / 100} for i in range(60)]
-        answers = [(one, two)[i % 2].post("/v1/forecasts", json=event).json() for i, event in enumerate(events)]
-        assert [(two, one)[i % 2].post("/v1/forecasts", json=e).json() for i, e in enumerate(events)] == answers
-        told = [{"stream": e["stream"], "id": e["id"], "outcome": 1} for e in events]
-        posted = [(one, two)[i // 7 % 2].post("/v1/outcomes", json=each).json() for i, each in enumerate(told)]
-        assert {answer["status"] for answer in posted} == {"learnt"}
-        assert one.get("/v1/overview").json()["outcomes"] == 60
-        found[0].process.kill()
-        again = two.post("/v1/outcomes", json={"events": told}, timeout=30).json()["outcomes"]
-        assert {each["status"] for each in again} == {"repeated"}
+    with closing(open_store(url)):
+        assert leader(url) == (1, f"process {os.getpid()} on {socket.gethostname()}", False)
+    assert leader(url)[::2] == (1, True)
+    with closing(open_store(url)):
+        lapse(url, "1 day")  # as where the server's clock was set back since
+        with closing(open_store(url)):
+            assert leader(url)[::2] == (3, False)
+    assert leader(url)[::2] == (3, True)
+
+
+def test_a_lease_that_nobody_renews_is_waited_for_and_one_that_lives_is_not(server: Postgres) -> None:
+    url = server.database()
+    first = open_connection(url, write=True)
+    open_store(url).close()
+    with closing(first), ExitStack() as stack:
+        held = lease.Lease()
+        held.take(first)
+        lapse(url, "1 second")
+        later = stack.enter_context(closing(open_store(url)))
+        assert (held.epoch, later.epoch) == (2, 3)
+        first.begin()
+        with pytest.raises(lease.NotLeader, match=r"got one that process .* has taken over") as caught:
+            held.check(first)
+        assert caught.value.holder == f"process {os.getpid()} on {socket.gethostname()}"
+        first.rollback()
+        held.release(first)  # of what it has not
+        assert not leader(url)[2]
+        with living(later), pytest.raises(lease.NotLeader, match="store must be used by one service at a time"):
+            held.take(first)
+        again = lease.Lease(later.epoch)
+        again.take(first)  # at once, as a leader whose session was cut
+        assert again.epoch == 4
+        first.begin()
+        again.check(first)
+        with psycopg.connect(url, autocommit=True) as database:  # inside a transaction it does not lapse
+            database.execute("SET lock_timeout = '50ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                database.execute("UPDATE leader SET until = '-infinity'")
+        first.rollback()
+
+
+def test_a_leader_that_was_overtaken_writes_nothing(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as one:
+        told = one.ask(("paris", "e1", 0.5))
+        lapse(url)
+        with desk(url) as two:
+            assert two.ask(("paris", "e1", 0.5)) == told and two.tell(("paris", "e1", 1)) == ["learnt"]
+            heard: list[Any] = []
+            one.engine.hooks.deliver = heard.extend
+            works: list[Any] = [
+                lambda: one.engine._do([(0, [OutcomeEvent("paris", "e1", 0)])]),  # which nothing has to be written for
+                lambda: one.engine._do([(1, [Control("reset", "paris")])]),
+                lambda: one.engine._do([(2, [ForecastEvent("paris", "e9", 0.5)])]),
+                one.engine.listening.beat,
+                lambda: one.engine.store.alone("DELETE FROM event", ()),
+            ]
+            for work in works:
+                one.engine.store.lease._renewed = -math.inf  # it was stopped
+                with pytest.raises(NotLeader):
+                    work()
+                one.engine.store.rollback()
+            assert [(ticket, answer.code, answer.status) for ticket, answer in heard] == [
+                (0, "not_ready", 503),
+                (1, "not_ready", 503),
+                (2, "not_ready", 503),
+            ]
+            one.engine.store.close()
+            assert not leader(url)[2]  # it was not its own
     assert replay_check(url).is_same and check(url) == []
 
 
-def test_a_stream_that_changes_hands_goes_on_where_it_was(server: Postgres) -> None:
+def test_all_of_a_group_are_told_that_another_leads(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they are done one by one, because one of them has a fault, and the lease is lost meanwhile."""
+    url, take = server.database(), Plan.take
+
+    def faulty(self: Plan, events: list[ForecastEvent]) -> None:
+        if events[0].id == "e0":
+            raise ZeroDivisionError("a fault")
+        take(self, events)
+
+    with desk(url) as one:
+        heard: list[Any] = []
+        one.engine.hooks.deliver = heard.extend
+        forget = one.engine.forget
+
+        def overtaken() -> None:
+            forget()
+            lapse(url)
+            open_store(url).close()
+
+        monkeypatch.setattr(one.engine, "forget", overtaken)
+        monkeypatch.setattr(Plan, "take", faulty)
+        with pytest.raises(NotLeader):
+            one.engine._do([(at, [ForecastEvent("s0", f"e{at}", 0.5)]) for at in range(3)])
+    assert [(ticket, answer.code) for ticket, answer in heard] == [(0, "internal"), (1, "not_ready"), (2, "not_ready")]
+
+
+def test_a_stream_goes_on_where_it_was_under_the_next_leader(server: Postgres) -> None:
     url, bank, rng = server.database(), Bank("tops"), np.random.default_rng(1)
 
     def work(process: Desk, name: str, first: int) -> None:
@@ -207,93 +282,172 @@ def test_a_stream_that_changes_hands_goes_on_where_it_was(server: Postgres) -> N
             bank.fold([name], [np.nan], [float(outcome)], made.receipts)
 
     names = [f"s{i}" for i in range(8)]
+    for first, of in ((0, names), (100, names[::2]), (200, names)):
+        with desk(url) as process:
+            for name in of:
+                work(process, name, first)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_leader_that_loses_its_session_writes_nothing_over_it(server: Postgres) -> None:
+    url = server.database()
     with desk(url) as one:
-        with desk(url) as two:
-            for name in names:
-                work(one, name, 0)
-            for name in names[::2]:
-                work(two, name, 100)
-        for name in names:  # and back
-            work(one, name, 200)
-    assert replay_check(url).is_same and check(url) == []
-
-
-def test_a_process_that_loses_its_session_can_write_nothing(server: Postgres) -> None:
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
         one.ask(("paris", "e1", 0.5))
-        with psycopg.connect(url) as database:
-            lost = one.engine.store.connection.database.info.backend_pid
-            database.execute("SELECT pg_terminate_backend(%s)", (lost,))
-        assert two.tell(("paris", "e1", 1)) == ["learnt"]
-        with pytest.raises(one.engine.store.failures):  # which ends the process
+        cut(one.engine)
+        with pytest.raises(one.engine.store.failures):
             one.ask(("paris", "e2", 0.5))
-    assert replay_check(url).is_same
+        open_store(url, one.engine.store.epoch).close()  # at once
+        with desk(url) as service:
+            assert service.tell(("paris", "e2", 1), ("paris", "e1", 1)) == ["unknown", "learnt"]
+    assert whole(url)
 
 
-def test_what_comes_of_age_is_done_once(server: Postgres) -> None:
-    url, ages = server.database(), {"expire": 30 * DAY, "mature": DAY}
-    with desk(url, **ages) as one, desk(url, **ages) as two:
-        for name, process in (("paris", one), ("rome", two)):
-            process.ask((name, f"{name}-a", 0.5), (name, f"{name}-b", 0.5))
-            assert process.tell((name, f"{name}-a", 1)) == ["held"]
-        one.tick(2 * DAY)
-        assert info(url)["outcomes"] == 2
-        two.tick(40 * DAY)
-        one.tick(40 * DAY)
-        assert (one.engine.counters.outcomes, two.engine.counters.outcomes) == (2, 0)
-        assert (one.engine.counters.expired, two.engine.counters.expired) == (0, 2)
-        assert (info(url)["outcomes"], info(url)["expired"]) == (2, 2)
-    assert replay_check(url).is_same and check(url) == []
-
-
-def test_two_processes_take_the_same_id_at_the_same_time(server: Postgres) -> None:
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
-        one.ask(("paris", "e1", 0.5))
-        known, store = two.engine.store.known, two.engine.store
-        answers = iter([{}])  # as if both had looked at one moment
-        store.known = lambda ids: next(answers, None) or known(ids)  # type: ignore[method-assign]
-        (answer,) = two.engine._try([(0, [ForecastEvent("paris", "e1", 0.9)])])
-        assert isinstance(answer[1], Refusal) and answer[1].status == 409
-        assert two.ask(("rome", "e1", 0.5), ("paris", "e1", 0.5))
-    assert replay_check(url).is_same and check(url) == []
-
-
-def test_a_stream_that_somebody_else_has_written_is_read_again(server: Postgres) -> None:
-    """It cannot happen as long as PostgreSQL keeps its locks. If it did, nothing would be lost."""
-    url = server.database()
-    with desk(url) as one, desk(url) as two:
-        one.ask(("paris", "e1", 0.5))
-        two.ask(("paris", "e2", 0.5))
-        store: Any = one.engine.store
-        locked = store.streams
-        store.streams = lambda *_: store.connection.begin() or {}  # without locks
-        with pytest.raises(store.retries, match="streams must be as they were read, got 1 that others"):
-            one.tell(("paris", "e1", 1))
-        store.streams = locked
-        one.engine.forget()
-        assert one.engine._try([(0, [OutcomeEvent("paris", "e1", 1)])]) == [(0, ["learnt"])]
-        assert two.engine._try([(0, [ForecastEvent("paris", "e3", 0.5)])])
-    assert replay_check(url).is_same and check(url) == []
-
-
-def test_a_session_that_ends_late_does_not_keep_a_command_out(
-    server: Postgres, monkeypatch: pytest.MonkeyPatch
+def test_commands_that_own_the_store_name_its_leader(
+    server: Postgres, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The session of a service that was killed may end a moment after it."""
     url = server.database()
-    with desk(url) as first, psycopg.connect(url, autocommit=True) as database:
-        pid = first.engine.store.connection.database.info.backend_pid
-        sleep = postgres.time.sleep
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        with living(service.engine.store):
+            for command in (["replay"], ["prune", "--older", "1d"], ["configure", "--monitor", "1000"]):
+                assert main(["store", *command, "--store", url]) == 2
+                assert f"process {os.getpid()} on {socket.gethostname()} writes" in capsys.readouterr().err
+            assert main(["token", "create", "--name", "web", "--scope", "read", "--store", url]) == 0
+            assert main(["store", "export", str(tmp_path / "log.parquet"), "--store", url]) == 0
+    assert main(["store", "configure", "--monitor", "1000", "--store", url]) == 0
+    with owned_store(url), closing(open_connection(url)) as connection:
+        assert not connection.all("SELECT 1 FROM leader FOR UPDATE SKIP LOCKED")  # nobody else can take it
+    assert leader(url)[2]
 
-        def end_the_first(seconds: float) -> None:
-            database.execute("SELECT pg_terminate_backend(%s)", (pid,))
-            sleep(seconds)
 
-        monkeypatch.setattr(postgres.time, "sleep", end_the_first)
-        with owned(url):
-            pass
+# ---- two services ---------------------------------------------------------------------------------------------------
+
+EVENT = {"stream": "s", "id": "a", "score": 0.5}
+
+
+def status(http: httpx.Client, path: str = "/readyz") -> int:
+    return http.get(path).status_code
+
+
+def test_a_standby_says_so_and_takes_over(server: Postgres) -> None:
+    url = server.database()
+    with ExitStack() as stack:
+        first = stack.enter_context(service_apart(url, "--method", "ops"))
+        second = stack.enter_context(service_apart(url, "--method", "ops"))
+        one, two = (stack.enter_context(httpx.Client(base_url=each.url, timeout=60)) for each in (first, second))
+        assert re.fullmatch(
+            rf"calibeat stands by for postgresql://\S+ at {second.url}; process {first.process.pid} on \S+ leads\n",
+            second.line,
+        )
+        for wrong, sentence in (
+            (["--method", "tops"], "method must be that of the store, 'ops', got 'tops'"),
+            (["--host", "0.0.0.0"], "host must be loopback as long as there is no token"),  # noqa: S104
+        ):
+            with pytest.raises(RuntimeError, match=sentence):
+                Process(url, *wrong)
+        told = one.post("/v1/forecasts", json=EVENT).json()
+        assert (status(two, "/healthz"), status(two)) == (200, 503)
+        for answer in (
+            two.get("/readyz"),
+            two.post("/v1/forecasts", json=EVENT),
+            two.put("/v1/outcomes", json={}),
+            two.get("/v1/streams"),
+            two.get("/metrics"),
+        ):
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+        assert two.post("/v1/forecasts", json=EVENT).headers["retry-after"] == "1"
+        assert first.end()[0] == 0  # it lets the other one lead
+        wait_until(lambda: status(two) == 200)
+        assert two.post("/v1/forecasts", json=EVENT).json() == told
+        third = stack.enter_context(service_apart(url, "--method", "ops"))
+        second.process.kill()
+        with httpx.Client(base_url=third.url, timeout=60) as http:
+            wait_until(lambda: status(http) == 200)
+            assert http.post("/v1/forecasts", json=EVENT).json() == told
+        assert third.end()[0] == 0
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_leader_that_was_stopped_stands_by_when_it_wakes_up(server: Postgres) -> None:
+    url = server.database()
+    with ExitStack() as stack:
+        first = stack.enter_context(service_apart(url, "--method", "ops"))
+        second = stack.enter_context(service_apart(url, "--method", "ops"))
+        one, two = (stack.enter_context(httpx.Client(base_url=each.url, timeout=60)) for each in (first, second))
+        told = one.post("/v1/forecasts", json=EVENT).json()
+        first.process.send_signal(signal.SIGSTOP)
+        waiting = stack.enter_context(ThreadPoolExecutor(1)).submit(
+            one.post, "/v1/outcomes", json={"stream": "s", "id": "a", "outcome": 0}
+        )
+        wait_until(lambda: status(two) == 200)
+        assert two.post("/v1/outcomes", json={"stream": "s", "id": "a", "outcome": 1}).json() == {"status": "learnt"}
+        first.process.send_signal(signal.SIGCONT)
+        refused = waiting.result(60)
+        assert (refused.status_code, refused.json()["error"]["code"]) in {(503, "not_ready"), (503, "unavailable")}
+        wait_until(lambda: status(one) == 503)
+        assert second.end()[0] == 0
+        wait_until(lambda: status(one) == 200)  # its turn again
+        assert one.post("/v1/forecasts", json=EVENT).json() == told
+        again = one.post("/v1/outcomes", json={"stream": "s", "id": "a", "outcome": 1})
+        assert again.json() == {"status": "repeated"}
+        ended, errors = first.end()
+        assert ended == 0 and "has taken over" in errors
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_database_that_takes_no_writes_for_a_while(server: Postgres) -> None:
+    url = server.database()
+    with ExitStack() as stack:
+        service = stack.enter_context(service_apart(url, "--method", "ops"))
+        standby = stack.enter_context(service_apart(url, "--method", "ops"))
+        one, two = (stack.enter_context(httpx.Client(base_url=each.url, timeout=60)) for each in (service, standby))
+        told = one.post("/v1/forecasts", json=EVENT).json()
+        server.set("default_transaction_read_only", "on")
+        try:
+            refused = wait_until(lambda: (a := one.post("/v1/forecasts", json=EVENT)).status_code != 200 and a)
+            assert (refused.status_code, refused.json()["error"]["code"]) in {(503, "unavailable"), (503, "not_ready")}
+            wait_until(lambda: status(one) == 503)
+        finally:
+            server.set("default_transaction_read_only", "off")
+        both = [one, two]
+        wait_until(lambda: [status(each) for each in both].count(200) == 1)
+        http = one if status(one) == 200 else two
+        assert http.post("/v1/forecasts", json=EVENT).json() == told
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_streams_are_divided_among_two_services_by_their_names(server: Postgres, tmp_path: Path) -> None:
+    """As docs/service-store.md does it: each shard has a store of its own, and nobody can see how many there are."""
+    stores, bank = [server.database(), str(tmp_path / "calibeat.db")], Bank("tops")
+    with ExitStack() as stack:
+        found = [stack.enter_context(service_apart(store, "--method", "tops")) for store in stores]
+        shards = [stack.enter_context(Client(each.url)) for each in found]
+
+        def shard_of(stream: str) -> Client:
+            return shards[crc32(stream.encode()) % len(shards)]
+
+        for at in range(80):
+            stream, score = f"s{at % 8}", at / 80
+            made = bank.fold([stream], [score], [np.nan])
+            assert float(shard_of(stream).predict(stream, score, f"e{at}")) == made.forecasts[0]
+            assert shard_of(stream).outcome(stream, f"e{at}", at % 2) == "learnt"
+            bank.fold([stream], [np.nan], [float(at % 2)], made.receipts)
+    counts = [info(store)["streams"] for store in stores]
+    assert sum(counts) == 8 and min(counts) > 0
+    assert all(replay_check(store).is_same and check(store) == [] for store in stores)
+
+
+# ---- the session ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_leader_has_answered_is_there_for_a_command(server: Postgres) -> None:
+    url = server.database()
+    assert subprocess.run([sys.executable, "-c", KILLED, url], check=False).returncode == 9
+    with closing(open_connection(url)) as connection:
+        assert connection.all("SELECT count(*) FROM op") == [(151,)]  # and one that begins the stream
+        assert connection.all("SELECT count(*) FROM event") == [(0,)]
+    assert info(url)["forecasts"] == 100 and info(url)["outcomes"] == 50
+    assert replay_check(url).is_same and check(url) == []
 
 
 def test_a_group_that_fills_the_socket_is_sent_whole(server: Postgres) -> None:

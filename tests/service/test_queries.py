@@ -79,7 +79,8 @@ def test_streams_are_found_in_every_order_page_by_page(service: Desk, reader: Re
 def test_reliability_and_history_are_sums_of_events(service: Desk, reader: Reader) -> None:
     service.play(200, streams=1)
     rows = service.engine.store.connection.all(
-        "SELECT time, score, forecast, outcome FROM event WHERE outcome IS NOT NULL ORDER BY time"
+        "SELECT e.time, o.x, o.told, e.outcome FROM event e JOIN op o ON o.position = e.position "
+        "WHERE e.outcome IS NOT NULL ORDER BY e.time"
     )
     found = reader.reliability("s0")
     assert found is not None

@@ -11,7 +11,7 @@ import pytest
 
 from calibeat.core.subset import plain
 from calibeat.service.rollups import Rollups, add_operations, errors_of
-from calibeat.service.store.types import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
+from calibeat.service.store.types import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS, WEIGHTS
 
 STREAMS = [3, 8, 11]
 
@@ -28,6 +28,7 @@ def test_sums_and_roll_ups_are_those_of_the_operations(
     score, forecast = (rng.choice([0.0, 0.05, 0.1, 0.37, 0.999, 1.0], n).tolist() for _ in range(2))
     outcome = rng.choice([math.nan, 0.0, 1.0], n).tolist()
     age = rng.choice([-5.0, 0.0, 0.9, 1.0, 3.0, 100.0, 1e30], n).tolist()
+    weight = {at: tuple(rng.random(2).tolist()) for at in range(0, n, 3) if not math.isnan(outcome[at])}
     before = np.random.default_rng(1).random((3, SUMS))
     books = Rollups(
         slots=[STREAMS.index(s) for s in stream],
@@ -38,11 +39,13 @@ def test_sums_and_roll_ups_are_those_of_the_operations(
         ages=age,
         numbers=STREAMS,
         sums=[row.tobytes() for row in before],
+        weights=weight,
     )
 
-    rollups: dict[tuple[int, int, int, int], list[float]] = defaultdict(lambda: [0.0] * 5)
+    rollups: dict[tuple[int, int, int, int], list[float]] = defaultdict(lambda: [0.0] * 6)
     sums = before.copy()
-    for s, t, f, p, y, seconds in zip(stream, time, score, forecast, outcome, age, strict=True):
+    for i, (s, t, f, p, y, seconds) in enumerate(zip(stream, time, score, forecast, outcome, age, strict=True)):
+        one, zero = weight.get(i, (y, 1.0 - y))
         row = sums[STREAMS.index(s)]
         for kind, said, loss_at, brier_at in ((0, p, LOG_LOSS, BRIER), (1, f, RAW_LOG_LOSS, RAW_BRIER)):
             tenth = min(9, int(said * 10))
@@ -50,13 +53,16 @@ def test_sums_and_roll_ups_are_those_of_the_operations(
             if math.isnan(y):
                 cell[0] += 1
                 continue
-            loss = -math.log(max(1e-5, said if y == 1.0 else 1.0 - said))
-            for at, value in enumerate((1.0, said, y, loss), start=1):
+            loss = -one * math.log(max(1e-5, said)) - zero * math.log(max(1e-5, 1.0 - said))
+            for at, value in enumerate((1.0, (one + zero) * said, one, loss, one + zero), start=1):
                 cell[at] += value
             row[loss_at] += loss
-            row[brier_at] += (said - y) ** 2
-            row[TENTHS + 30 * kind + 3 * tenth : TENTHS + 30 * kind + 3 * tenth + 3] += (1.0, said, y)
+            row[brier_at] += one * (said - 1.0) ** 2 + zero * said**2
+            row[TENTHS + 30 * kind + 3 * tenth : TENTHS + 30 * kind + 3 * tenth + 3] += (
+                *(one + zero, (one + zero) * said, one),
+            )
         if not math.isnan(y):
+            row[WEIGHTS] += one + zero
             power = 0
             while power < 31 and 2.0**power <= max(0.0, seconds):
                 power += 1

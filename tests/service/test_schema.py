@@ -16,8 +16,9 @@ from calibeat import SnapshotMismatch
 from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.store import open_store, schema
 from calibeat.service.store.sqlite import SqliteConnection
+from calibeat.service.upgrade import upgrade
 
-KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v4.db.gz"
+KEPT = Path(__file__).parents[1] / "fixtures" / "store" / "v5.db.gz"
 
 
 @pytest.fixture
@@ -34,6 +35,12 @@ def test_a_store_that_was_kept_is_served(old: Path) -> None:
         service.play(20, seed=1)
     assert info(str(old))["forecasts"] == 40
     assert replay_check(str(old)).is_same and check(str(old)) == []
+
+
+def test_a_store_that_was_kept_is_made_anew_from_its_log(old: Path, tmp_path: Path) -> None:
+    target = str(tmp_path / "new.db")
+    assert upgrade(str(old), target).lost == []
+    assert replay_check(target).is_same and check(target) == [] and info(target)["forecasts"] == 20
 
 
 def test_the_tables_are_what_they_were_when_the_file_was_kept(old: Path, tmp_path: Path) -> None:

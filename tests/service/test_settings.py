@@ -11,8 +11,10 @@ from services import DAY, desk, whole
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput, UnknownMethod
-from calibeat.service.engine import Engine, EngineSettings
+from calibeat.service.engine import Engine
 from calibeat.service.maintenance import configure, info
+from calibeat.service.settings import EngineSettings
+from calibeat.service.store import NotLeader
 
 GIVEN: dict[str, Any] = {"monitor": 1000.0, "notice": False, "expire": 30 * DAY, "expire_as": 0, "mature": 7 * DAY}
 OTHERS: dict[str, Any] = {"monitor": 2000.0, "notice": True, "expire": 31 * DAY, "mature": 8 * DAY}
@@ -84,30 +86,35 @@ def test_a_store_takes_no_settings_that_contradict_one_another(url: str) -> None
 
 
 def test_a_store_that_is_served_keeps_its_settings(url: str) -> None:
-    with desk(url), pytest.raises(InvalidInput, match="store must"):
-        configure(url, monitor=1000.0)
+    engine = Engine.open(url, EngineSettings())
+    engine.start(lambda _: None)
+    try:
+        with pytest.raises(InvalidInput, match="store must"):
+            configure(url, monitor=1000.0)
+    finally:
+        engine.stop()
+    assert settings_of(url)["monitor"] is None
 
 
-def test_a_service_whose_store_has_got_other_settings_ends(server: Any) -> None:
+def test_a_service_that_slept_while_its_store_got_other_settings_writes_nothing(server: Any) -> None:
+    """Its lease has ended, and with it all that it may do; the next one has the new settings."""
     url = server.database()
-    failed: list[str] = []
     with desk(url) as service:
-        service.engine.on_failure = failed.append
-        service.engine.store.close()
-        service.engine.is_away = True
-        configure(url, monitor=1000.0)
-        service.engine._return()
-        assert failed == ["the store must keep its settings while it is served, got others"]
-        configure(url, method="ops")
-        service.engine._return()
-        assert failed[1].startswith("method must be that of the store, 'ops', got 'tops'")
-        assert service.engine.is_away
+        service.ask(("paris", "e1", 0.5))
+        configure(url, monitor=1000.0, method="ops")
+        with pytest.raises(NotLeader, match="store must be written by the service that leads"):
+            service.ask(("paris", "e2", 0.5))
+    assert info(url)["forecasts"] == 1
+    with pytest.raises(InvalidInput, match="method must be that of the store, 'ops', got 'tops'"):
+        Engine.open(url, EngineSettings(method="tops"))
+    with desk(url, method=None) as service:
+        assert service.engine.settings.monitor == 1000.0
 
 
 # ---- as it is typed --------------------------------------------------------------------------------------------------
 
 
-LATER_OFF = "expire as off mature off"
+LATER_OFF = "expire as off mature off band off"
 
 
 def words(*parts: str) -> list[str]:
@@ -130,16 +137,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "configure", *words("--monitor 900000 --expire 30d --expire-as 1 --mature 12h --notice off")
     )
     assert status == 0
-    assert shown.split()[4:] == words("monitor 900000 notice off expire 30d expire as 1 mature 12h")
+    assert shown.split()[4:] == words("monitor 900000 notice off expire 30d expire as 1 mature 12h band off")
     assert "monitor               900000\nnotice                off\nexpire                30d\n" in typed("info")[1]
     off = "--monitor off --expire off --expire-as off --mature off --notice on --method ops --json"
     status, shown, _ = typed("configure", *words(off))
-    wanted = dict.fromkeys(GIVEN) | {"method": "ops", "seed": 0, "notice": True}
+    wanted = dict.fromkeys(GIVEN) | {"method": "ops", "seed": 0, "notice": True, "band": False}
     assert status == 0 and json.loads(shown) == wanted
     assert whole(url)
     for wrong, sentence in (
         ("--expire 30", "expire must be a time such as 12h or 30d, got '30'"),
         ("--notice yes", "--notice must be on or off, got 'yes'"),
+        ("--band yes", "--band must be on or off, got 'yes'"),
+        ("--band on", "the interval requires AUTO: Calibrator('auto', band=True), got ops"),
         ("--monitor often", "--monitor must be a number of outcomes, or off, got 'often'"),
         ("--expire-as one", "--expire-as must be 0, 1 or off, got 'one'"),
     ):

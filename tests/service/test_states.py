@@ -13,9 +13,9 @@ from served import service_here
 from services import DAY, START, Desk, desk
 
 from calibeat.service.alarms import LOOK_FIRST
-from calibeat.service.engine import EngineSettings
 from calibeat.service.events import CorrectionEvent, ForecastEvent, OutcomeEvent
 from calibeat.service.routes import look_in_words
+from calibeat.service.settings import EngineSettings
 from calibeat.service.states import BASES, NEED_A_PERSON, NOTES, STATES
 from calibeat.service.store import Reader, open_reader, queries
 from calibeat.service.store.queries import Look, overview, view
@@ -85,7 +85,7 @@ def fill(service: Desk) -> None:
             alarm(service, name, what)
     alarm(service, "recovered", "too low", ended=service.now)
     connection = service.engine.store.connection
-    connection.run("UPDATE stream SET mode = 4, version = version + 1 WHERE name = 'resuming'")
+    connection.run("UPDATE stream SET mode = 4 WHERE name = 'resuming'")
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_a_correction_that_is_applied_is_no_state(url: str) -> None:
     with desk(url, monitor=1e5) as service:
         feed(service, "paris", 120)
         service.correct(("paris", "paris0", 1))
-        service.engine.rework_all()
+        service.engine.history.do_all()
     with closing(open_reader(url)) as reader:
         assert reader.stream("paris").state == "good"  # type: ignore[union-attr]
 

@@ -271,6 +271,8 @@ def test_a_token_for_some_streams(url: str, capsys: pytest.CaptureFixture[str]) 
         told = {"stream": "romeo", "id": "3", "outcome": 1}
         assert http.post("/v1/outcomes", json=told).status_code == 403
         assert http.put("/v1/outcomes", json=told).status_code == 403  # the other way through the server
+        gone = {"events": [{"stream": "rome", "id": "9"}, {"stream": "romeo", "id": "3"}]}
+        assert http.post("/v1/forget", json=gone).status_code == 403
         assert http.post("/v1/forecasts", json=other, headers=bearer(everything)).status_code == 200
         for order in ("name", "events"):
             wait_until(

@@ -231,3 +231,10 @@ def test_streams_of_different_classes_are_not_one_bank(url, tmp_path):
         service._only([ForecastEvent("c", "1", score=0.5, groups={"device": "x"})])
     with pytest.raises(InvalidInput, match=r"must have the same classes .* got the column numbers 0 to 2 and the 2"):
         export_bank(url, tmp_path / "now.bank")
+
+
+def test_a_bank_with_bands_needs_a_store_with_bands(url, saved):
+    with desk(url, method="auto") as service:
+        service.ask(("other", "e1", 0.5))
+    with pytest.raises(InvalidInput, match="band of the store must be that of the bank, on"):
+        import_bank(url, saved(trained("auto", band=True)))

@@ -16,7 +16,8 @@ from services import whole
 
 from calibeat import OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.client import Client
-from calibeat.service.engine import EngineSettings
+from calibeat.service.events import Refusal
+from calibeat.service.settings import EngineSettings
 
 SHAPES = ("plain", "classes", "groups")
 
@@ -175,8 +176,7 @@ def test_a_person_is_forgotten(served: httpx.Client, shape: str) -> None:
 def test_what_is_being_forgotten_may_go_with_its_stream(served: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(served, "plain", "gone")
     stream.feed(0, 50)
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.2)
+    slowly(monkeypatch, 0.2)
     with ThreadPoolExecutor(1) as pool:
         forgotten = pool.submit(served.delete, f"{stream.path}/events/e9")
         wait_until(lambda: stream.info().get("corrections") == 1)
@@ -209,8 +209,7 @@ def test_a_stream_is_not_copied_with_what_waits_to_be_corrected(
 ) -> None:
     stream = Stream(served, "plain", "source")
     stream.feed(0, 50)
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.1)
+    slowly(monkeypatch, 0.1)
     assert stream.tell(("e10", 1), ("e11", 1), method="PUT") == ["corrected", "corrected"]
     answer = served.post(f"{stream.path}/copy", json={"to": "plain/target"})
     assert answer.status_code == 409
@@ -221,59 +220,40 @@ def test_a_stream_is_not_copied_with_what_waits_to_be_corrected(
     assert target.ask(("probe", 0.9)) == stream.ask(("probe", 0.9))
 
 
-def test_a_stream_that_another_service_renames_is_resumed_all_the_same(
-    server: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_stream_that_is_renamed_while_it_is_resumed_is_resumed_all_the_same(
+    served: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two services on one PostgreSQL: one is killed after it has renamed what the other one resumes."""
-    url = server.database()
     monkeypatch.setattr("calibeat.service.engine.AGED_AT_ONCE", 5)
-    settings = EngineSettings(method="ops")
-    with (
-        service_here(url, settings=settings) as one,
-        service_here(url, settings=settings) as two,
-        httpx.Client(base_url=one) as http,
-        httpx.Client(base_url=two) as other,
-    ):
-        stream = Stream(http, "plain", "ice")
-        stream.feed(0, 10)
-        stream.do("freeze")
-        stream.ask(*((f"f{at}", 0.5) for at in range(200)))
-        stream.tell(*((f"f{at}", 1) for at in range(200)))
-        stream.do("resume")
-        answer = other.post(f"{stream.path}/rename", json={"to": "plain/water"})
-        assert answer.status_code == 200
-        stream = Stream(http, "plain", "water")
-        found = wait_until(lambda: (found := stream.info())["state"] != "resuming" and found)
-        assert (found["state"], found["held"], found["outcomes"]) == ("no monitor", 0, 210)
-    assert whole(url)
+    stream = Stream(served, "plain", "ice")
+    stream.feed(0, 10)
+    stream.do("freeze")
+    stream.ask(*((f"f{at}", 0.5) for at in range(200)))
+    stream.tell(*((f"f{at}", 1) for at in range(200)))
+    stream.do("resume")
+    assert served.post(f"{stream.path}/rename", json={"to": "plain/water"}).status_code == 200
+    stream = Stream(served, "plain", "water")
+    found = wait_until(lambda: (found := stream.info())["state"] != "resuming" and found)
+    assert (found["state"], found["held"], found["outcomes"]) == ("good", 0, 210)
 
 
 def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Streams are made anew with so many seconds between two pieces."""
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.rework.PAUSE", seconds)
+    monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.history.PAUSE", seconds)
 
 
-def test_who_asks_one_service_to_forget_what_another_one_forgets_is_answered(
-    server: Any, monkeypatch: pytest.MonkeyPatch
+def test_who_asks_to_forget_what_is_being_forgotten_is_answered(
+    served: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url, settings = server.database(), EngineSettings(method="ops")
     slowly(monkeypatch, 0.1)
-    with (
-        service_here(url, settings=settings) as one,
-        service_here(url, settings=settings) as two,
-        httpx.Client(base_url=one) as http,
-        httpx.Client(base_url=two) as other,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        stream = Stream(http, "plain", "both")
-        stream.feed(0, 50)
+    stream = Stream(served, "plain", "both")
+    stream.feed(0, 50)
+    with ThreadPoolExecutor(2) as pool:
         path = f"{stream.path}/events/e9"
-        first = pool.submit(http.delete, path)
+        first = pool.submit(served.delete, path)
         wait_until(lambda: stream.info()["progress"] is not None)
-        second = pool.submit(other.delete, path, timeout=20)
+        second = pool.submit(served.delete, path, timeout=20)
         assert first.result().json() == second.result().json() and second.result().status_code == 200
-    assert whole(url)
 
 
 def test_a_service_that_stops_does_not_wait_until_something_is_forgotten(
@@ -350,3 +330,41 @@ def test_the_client_has_all_of_it(served: httpx.Client) -> None:
         client.delete("client copy")
         with pytest.raises(UnknownKey):
             client.freeze("client copy")
+
+
+def test_many_events_are_forgotten_at_once(served: httpx.Client) -> None:
+    for stream in ("paris", "rome"):
+        events = [{"stream": stream, "id": f"e{at}", "score": at / 10} for at in range(10)]
+        assert served.post("/v1/forecasts", json={"events": events}).status_code == 200
+    asked = [("paris", "e1"), ("rome", "e3"), ("paris", "e7"), ("paris", "nobody"), ("nowhere", "e1")]
+    body = {"events": [{"stream": stream, "id": name} for stream, name in asked]}
+    answer = served.post("/v1/forget", json=body).json()
+    assert [event["status"] for event in answer["events"]] == ["forgotten"] * 3 + ["unknown"] * 2
+    for stream, name in asked:
+        assert served.get(f"/v1/streams/{stream}/events/{name}").status_code == 404
+    again = served.post("/v1/forget", json=body).json()
+    assert [event["status"] for event in again["events"]] == ["unknown"] * 5
+    assert served.post("/v1/forget", json={"events": []}).status_code == 400
+    assert served.post("/v1/forget", json={"events": [{"stream": "", "id": "e"}]}).status_code == 400
+    with Client(str(served.base_url)) as client:
+        assert client.forget_many([("rome", "e4"), ("rome", "e3")])[0]["status"] == "forgotten"
+    assert served.get("/v1/streams/rome").json()["events"] == 10
+
+
+def test_forgetting_many_is_refused_as_one_is(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, limits = EngineSettings(method="ops"), {"events": 5}
+    with service_here(url, settings=settings, limits=limits) as address, httpx.Client(base_url=address) as http:
+        stream = Stream(http, "plain", "stop")
+        stream.feed(0, 5)
+        many = {"events": [{"stream": "a", "id": f"e{at}"} for at in range(6)]}
+        assert http.post("/v1/forget", json=many).status_code == 413
+        assert http.post("/v1/forget", content=b"{", headers={"content-type": "application/json"}).status_code == 400
+        name = {"stream": "a\u0001", "id": "e"}
+        assert http.post("/v1/forget", json={"events": [name]}).status_code == 400
+        monkeypatch.setattr("calibeat.service.http.Service.ask", _stopping)
+        answer = http.post("/v1/forget", json={"events": [{"stream": stream.name, "id": "e1"}]})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
+
+
+async def _stopping(*_: Any) -> Any:
+    raise Refusal("stopping", "the service must run, got one that stops", None, 503)

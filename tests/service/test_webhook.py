@@ -16,12 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
-from postgres import Postgres
 from receivers import Receiver
 from served import service_apart, service_here, wait_until
 
 from calibeat.errors import InvalidInput
-from calibeat.service.engine import EngineSettings
+from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection, open_store
 from calibeat.service.webhook import Webhook, read_secret, signature
 
@@ -142,21 +141,6 @@ def test_alarms_that_commit_out_of_order_all_arrive(url: str) -> None:
         wait_until(lambda: len(receiver.taken) == 3)
         hook.stop()
         assert numbers(receiver) == [1, 3, 2]
-
-
-def test_two_processes_share_the_alarms(server: Postgres) -> None:
-    url = server.database()
-    open_store(url).close()
-    with Receiver() as receiver:
-        hooks = [Webhook(url, receiver.url, None, pause=0.01) for _ in range(2)]
-        for hook in hooks:
-            hook.start()
-        for number in range(1, 41):
-            alarm(url, number)
-        wait_until(lambda: len(receiver.taken) >= 40)
-        for hook in hooks:
-            hook.stop()
-        assert sorted(numbers(receiver)) == list(range(1, 41))
 
 
 def test_the_second_process_to_start_does_not_take_new_alarms_for_old_ones(url: str) -> None:

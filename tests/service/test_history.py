@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import queue
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from served import wait_until
 from services import DAY, Desk, desk, desk_beside, feed, stream_of, told, whole
 
-from calibeat.service.engine import Engine, EngineSettings
-from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent
+from calibeat.service.engine import Engine
+from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.history import _STREAMS, Correction, History, Swap
 from calibeat.service.maintenance import configure, info, prune, rebuild
-from calibeat.service.rework import Rework, Reworker, waiting_streams
-from calibeat.service.store import open_connection
+from calibeat.service.settings import EngineSettings
+from calibeat.service.store import open_connection, open_reader
 
 
 def outcome(at: int) -> int:
@@ -41,7 +40,7 @@ def test_corrected_outcomes_give_the_state_that_the_right_ones_had_given(
         before = service.ask(*(("paris", f"e{at}", scores[at]) for at in range(80)))
         assert service.correct(*(("paris", f"e{at}", outcome(at + 4)) for at in range(30, 50))) == ["corrected"] * 20
         assert stream_of(url).corrections == 20
-        assert service.engine.rework_all() == 20
+        assert service.engine.history.do_all() == 20
         assert whole(url) and info(url)["corrections that wait"] == 0 and stream_of(url).corrections == 0
         assert service.ask(*(("paris", f"e{at}", scores[at]) for at in range(80))) == before
         assert told(service, "after") == told(other, "after")
@@ -51,6 +50,25 @@ def test_corrected_outcomes_give_the_state_that_the_right_ones_had_given(
         assert stream_of(url).outcomes == 80
         feed(service, 30, seed=1)
     assert whole(url)
+
+
+def test_receipts_of_a_state_that_is_gone_are_deleted_some_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.engine.SPENT_AT_ONCE", 3)
+    with desk(url) as service:
+        service.ask(*(("paris", f"e{at}", 0.5) for at in range(5)))
+        store, chores = service.engine.store, service.engine.chores
+        receipts = [(1, version, nth, b"r", *(None,) * 6) for version in (7, 8) for nth in (0, 1, 10, 500, 501, 502, 9)]
+        store.begin()
+        store.add_receipts(receipts)
+        chores.spend(store.connection, [(1, 7)])
+        store.commit()
+        left = list[tuple[Any, ...]]()
+        while chores.spent:
+            chores.delete_spent(store)
+            left += store.connection.all("SELECT count(*), min(nth) FROM receipt WHERE version = 7")
+        assert left == [(4, 10), (1, 502), (0, None)]
+        kept = "SELECT version, count(*) FROM receipt GROUP BY version ORDER BY version"
+        assert store.connection.all(kept) == [(0, 5), (8, 7)]
 
 
 @pytest.mark.parametrize("monitor", [None, 1000.0])
@@ -64,7 +82,7 @@ def test_a_retracted_outcome_is_unknown_again(url: str, tmp_path: Path, monitor:
             here.group(*filter(None, requests))
         assert service.correct(("paris", "e7", None), ("paris", "e20", None)) == ["corrected", "corrected"]
         assert service.correct(("paris", "e7", None)) == ["repeated"]
-        assert service.engine.rework_all() == 2
+        assert service.engine.history.do_all() == 2
         stream = stream_of(url)
         assert (stream.outcomes, stream.pending) == (38, 2) and whole(url)
         assert told(service, "after") == told(other, "after")
@@ -74,7 +92,7 @@ def test_a_retracted_outcome_is_unknown_again(url: str, tmp_path: Path, monitor:
         assert told(service, "end") == told(other, "end")
         assert service.correct(("paris", "e30", None)) == ["corrected"]
         assert service.tell(("paris", "e30", outcome(30))) == ["corrected"]  # before it was applied
-        assert service.engine.rework_all() == 0 and stream_of(url).outcomes == 39
+        assert service.engine.history.do_all() == 0 and stream_of(url).outcomes == 39
     assert whole(url)
     rebuild(url, "ops")
     assert whole(url)
@@ -88,7 +106,7 @@ def test_corrections_and_what_is_done_to_streams_come_in_any_order(url: str) -> 
         service.do("freeze", "paris")
         feed(service, 10, seed=2)
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-5", 1), ("paris", "paris-2-1", None))
-        service.engine.rework_all()
+        service.engine.history.do_all()
         assert whole(url)
         service.do("resume", "paris")
         service.tick(100.0)
@@ -96,12 +114,12 @@ def test_corrections_and_what_is_done_to_streams_come_in_any_order(url: str) -> 
         feed(service, 20, seed=3)
         service.correct(("paris", "paris-0-9", None), ("paris", "paris-0-10", 1), ("paris", "paris-3-5", 1))
         service.do("rename", "paris", to="lutetia")
-        service.engine.rework_all()
+        service.engine.history.do_all()
         assert whole(url)
         service.tick(6000.0)
         feed(service, 10, stream="lutetia", seed=4)
         service.correct(("lutetia", "paris-3-6", 1), ("lutetia", "paris-3-7", 1))
-        service.engine.rework_all()
+        service.engine.history.do_all()
         now = service.now
         service.play(30)
         service.play(30, seed=1)
@@ -146,7 +164,7 @@ def test_a_forgotten_event_is_gone_and_what_was_learnt_stays(
         assert told(service, "after") == told(other, "after")  # the row that was learnt stays
         # What was learnt later can be corrected, what was learnt before cannot.
         assert service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-20", None)) == ["final", "corrected"]
-        assert service.engine.rework_all() == 1 and whole(url)
+        assert service.engine.history.do_all() == 1 and whole(url)
         feed(service, 30, seed=2)
     assert whole(url) and traces(url, "person-7") == 0
     rebuild(url, "ops")
@@ -174,7 +192,7 @@ def test_forgetting_twice_before_it_is_done_is_forgetting_once(url: str) -> None
         for _ in range(2):
             service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
             assert info(url)["corrections that wait"] == 1
-        assert service.engine.rework_all() == 1
+        assert service.engine.history.do_all() == 1
         assert service.tell(("paris", "paris-0-9", 1)) == ["unknown"]
     assert whole(url)
 
@@ -187,7 +205,7 @@ def test_forgetting_waits_for_corrections_of_the_past(url: str) -> None:
         assert service.correct(("paris", "paris-0-20", 1)) == ["unknown"]
         assert service.tell(("paris", "paris-0-20", 1)) == ["unknown"]
         assert service.correct(("paris", "paris-0-5", None)) == ["corrected"]
-        assert engine.rework_all() == 2
+        assert engine.history.do_all() == 2
         assert stream_of(url).pending == 4
     assert whole(url)
 
@@ -197,16 +215,10 @@ def test_an_outcome_that_comes_while_it_is_retracted_is_not_lost(url: str) -> No
         service.ask(*(("paris", f"e{at}", at / 40) for at in range(40)))
         service.tell(*(("paris", f"e{at}", outcome(at)) for at in range(40)))
         assert service.correct(("paris", "e30", None)) == ["corrected"]
-        ((number, name),) = waiting_streams(connection)
-        rework = service.engine.reworks[number] = Rework(number, name)
-        connection.begin_reading()
-        rework.start(connection, service.engine.model)
-        assert sum(rework.replay(connection)) == 80
-        connection.rollback()
+        made = prepared(service, connection)
         assert service.tell(("paris", "e30", 0)) == ["corrected"]
-        service.engine._put_in_place(rework)
-        assert not rework.is_applied and stream_of(url).corrections == 2
-        assert service.engine.rework_all() == 1 and stream_of(url).outcomes == 40
+        assert service.engine.history.put_in_place(made) == 0 and stream_of(url).corrections == 2
+        assert service.engine.history.do_all() == 1 and stream_of(url).outcomes == 40
         assert service.tell(("paris", "e30", 1 - outcome(30)), ("paris", "e30", outcome(30))) == [
             "repeated",
             "conflict",
@@ -219,8 +231,8 @@ def test_an_outcome_that_comes_while_it_is_retracted_is_not_lost(url: str) -> No
 
 def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens meanwhile is in the new state, too."""
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.rework.TAIL", 5)
+    monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.history.TAIL", 5)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     engine = Engine.open(url, EngineSettings(method="tops", monitor=1000.0))
     engine.start(lambda group: [answers.put(answer) for answer in group])
@@ -245,24 +257,18 @@ def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.
             assert ask([Control("forget", "paris", ids=("e5",))]) == ["forgotten"]
         ask([ForecastEvent("paris", f"f{number}", 0.3), ForecastEvent("rome", f"r{number}", 0.3)])
         ask([OutcomeEvent("paris", f"f{number}", 1)])
-        progress += [(rework.done, rework.total) for rework in engine.reworks.values()]
+        progress += [engine.history.progress("paris")]
     assert ask([Control("forget", "paris", ids=("e7",))]) == ["forgotten"]
     engine.stop()
     assert whole(url) and stream_of(url).outcomes == 30 * 9 + 60 - 5 and info(url)["corrections that wait"] == 0
-    assert all(0 <= done <= total for done, total in progress)
+    assert all(share is None or 0 <= share <= 1 for share in progress)
 
 
-def replayed(service: Desk, url: str) -> Rework:
+def prepared(service: Desk, connection: Any) -> Correction:
     """The only stream that waits, made anew up to now; the engine has still to put it in its place."""
-    with closing(open_connection(url)) as connection:
-        ((number, name),) = waiting_streams(connection)
-        rework = service.engine.reworks[number] = Rework(number, name)
-        connection.begin_reading()
-        rework.start(connection, service.engine.model)
-        for _ in rework.replay(connection):
-            pass
-        connection.rollback()
-    return rework
+    made = service.engine.history.prepare(connection, 1)
+    assert made is not None
+    return made
 
 
 @pytest.mark.parametrize("is_much", [True, False])
@@ -270,76 +276,28 @@ def test_what_is_done_to_a_stream_meanwhile_is_done_to_its_new_state(
     url: str, monkeypatch: pytest.MonkeyPatch, is_much: bool
 ) -> None:
     """Most of much is replayed by the thread that reads, and the rest by the engine."""
-    monkeypatch.setattr("calibeat.service.rework.TAIL", 8 if is_much else 200)
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
+    monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
     with desk(url, monitor=1000.0) as service:
         feed(service, 40)
         service.correct(("paris", "paris-0-3", None))
-        rework = replayed(service, url)
-        assert service.do("passthrough", "paris") == "passthrough"
-        feed(service, 10, seed=1)
-        assert service.do("reset", "paris") == "reset"
-        fresh = stream_of(url)
-        feed(service, 10, seed=2)
-        noted = len(rework.tail)
         with closing(open_connection(url)) as connection:
-            rework.catch_up(connection)
-        assert len(rework.tail) == (6 if is_much else noted) and noted == 34 + 2
-        service.engine._put_in_place(rework)
-        assert rework.is_applied and rework.ended.is_set() and service.engine.reworks == {}
+            made = prepared(service, connection)
+            assert service.do("passthrough", "paris") == "passthrough"
+            feed(service, 10, seed=1)
+            assert service.do("reset", "paris") == "reset"
+            fresh = stream_of(url)
+            feed(service, 10, seed=2)
+            if is_much:
+                service.engine.history._catch_up(connection, made)
+        assert service.engine.history.put_in_place(made) == 1
         stream = stream_of(url)
         assert stream.passthrough and (stream.events, stream.outcomes) == (60, fresh.outcomes + 7 - 1)
     assert whole(url)
 
 
-def test_the_first_one_that_is_ready_is_put_in_place_and_no_other(url: str) -> None:
-    with desk(url) as service:
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None))
-        first, second = replayed(service, url), replayed(service, url)
-        service.engine.reworks[first.number] = first
-        service.engine._put_in_place(first)
-        before = stream_of(url)
-        service.engine.reworks[second.number] = second
-        service.engine._put_in_place(second)
-        assert (first.is_applied, second.is_applied) == (True, False) and second.ended.is_set()
-        assert stream_of(url) == before
-    assert whole(url)
-
-
-@pytest.mark.parametrize("is_seen", [True, False])
-def test_a_log_with_a_hole_makes_no_new_state(url: str, is_seen: bool) -> None:
-    """The end of the log is lost: before it was replayed, or after it."""
-    with desk(url) as service:
-        feed(service, 30, late=0)
-        service.correct(("paris", "paris-0-3", None))
-        rework = None if is_seen else replayed(service, url)
-        service.engine.reworks.clear()  # nothing is noted, as if another process did the rest
-        service.ask(("paris", "x", 0.5), ("paris", "y", 0.5))
-        service.engine.store.connection.run("DELETE FROM event WHERE id = 'y'")
-        rework = rework or replayed(service, url)
-        before = stream_of(url)
-        service.engine.reworks[rework.number] = rework
-        service.engine._put_in_place(rework)
-        assert not rework.is_applied and rework.ended.is_set()
-        assert stream_of(url) == before and before.corrections == 1
-
-
-def test_a_correction_of_an_event_that_is_gone_is_done_with(url: str) -> None:
-    with desk(url) as service:
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None), ("paris", "paris-0-4", None))
-        before = stream_of(url)
-        service.engine.store.connection.run("DELETE FROM event WHERE id = 'paris-0-3'")
-        assert service.engine.rework_all() == 1
-        stream = stream_of(url)
-        assert stream.corrections == 0 and stream.outcomes == before.outcomes - 1
-        assert waits(url) == []
-
-
 def waits(url: str) -> list[tuple[int, str]]:
     with closing(open_connection(url)) as connection:
-        return waiting_streams(connection)
+        return connection.all(_STREAMS)
 
 
 def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
@@ -354,24 +312,10 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
         assert before != [(None,)]
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-3", None))
         outcomes = stream_of(url).outcomes
-        assert service.engine.rework_all() == 2
+        assert service.engine.history.do_all() == 2
         assert stream_of(url).outcomes == outcomes - 2
         assert service.engine.store.connection.all(monitor) == before
         feed(service, 20, seed=2)
-    assert whole(url)
-
-
-def test_forecasts_that_nobody_reads_any_more_are_not_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.maintenance.MOST_SAID", 3)
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 10)
-    with desk(url, monitor=1000.0) as service:
-        feed(service, 80)
-        service.correct(("paris", "paris-0-3", 0), ("paris", "paris-0-4", None))
-        rework = replayed(service, url)
-        assert 0 < len(rework.play._said) < 40  # of more than 70 that are others now
-        service.engine._put_in_place(rework)
-        assert rework.is_applied
-        feed(service, 20, seed=1)
     assert whole(url)
 
 
@@ -381,16 +325,16 @@ def test_what_waits_when_a_service_stops_is_done_by_the_next(url: str, monkeypat
         service.ask(("paris", "person-7", 0.5))
         service.tell(("paris", "person-7", 1))
         feed(service, 60)
-    monkeypatch.setattr("calibeat.service.rework.OPERATIONS_AT_ONCE", 1)
-    monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.05)
+    monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 1)
+    monkeypatch.setattr("calibeat.service.history.PAUSE", 0.05)
     for is_stopped in (True, False):
         engine = Engine.open(url, EngineSettings(method="tops"))
         engine.start(lambda group: [answers.put(answer) for answer in group])
         if is_stopped:
             engine.submit("forget", [Control("forget", "paris", ids=("person-7",))])
-            wait_until(lambda: [rework for rework in engine.reworks.values() if rework.done])  # noqa: B023
+            wait_until(lambda: engine.history.progress("paris"))  # noqa: B023
         else:
-            monkeypatch.setattr("calibeat.service.rework.PAUSE", 0.0)
+            monkeypatch.setattr("calibeat.service.history.PAUSE", 0.0)
             wait_until(lambda: not waits(url))
         engine.stop()
         assert len(waits(url)) == is_stopped
@@ -400,43 +344,7 @@ def test_what_waits_when_a_service_stops_is_done_by_the_next(url: str, monkeypat
     assert whole(url) and traces(url, "person-7") == 0
 
 
-def test_a_new_state_waits_for_an_engine_that_has_other_things_to_do(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.rework.AGAIN_SECONDS", 0.01)
-    with desk(url) as service:
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None))
-        reworker = Reworker(service.engine, url)
-        reworker.start()
-        wait_until(lambda: service.engine._finished)
-        time.sleep(0.1)  # it looks several times
-        assert len(service.engine.reworks) == 1 and stream_of(url).corrections == 1
-        service.engine._put_in_place(service.engine._finished.popleft())
-        wait_until(lambda: not service.engine.reworks)
-        assert stream_of(url).corrections == 0
-        reworker.stop()
-    assert whole(url)
-
-
-def test_a_stream_that_is_gone_keeps_no_other_waiting(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    with desk(url) as service, closing(open_connection(url)) as connection:
-        for name in ("paris", "rome"):
-            feed(service, 30, stream=name)
-            service.correct((name, f"{name}-0-3", None))
-        (number, name), _ = waiting_streams(connection)
-        assert service.do("delete", name) == "deleted"
-        service.engine.finish_all()
-        reworker = Reworker(service.engine, url)
-        assert reworker._try(connection, number, name) is False
-        assert f"stream {number} could not be made anew" in caplog.text
-        assert f"stream must be there, got none of number {number}" in caplog.text
-        assert service.engine.reworks == {}
-        assert service.engine.rework_all() == 1 and stream_of(url, "rome").corrections == 0
-    assert whole(url)
-
-
-def test_a_fault_of_ours_leaves_the_old_state_and_the_service(
-    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_of_ours_leaves_the_old_state_and_the_service(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes late, when half of the new state is written."""
 
     def fails(*_: Any) -> None:
@@ -447,120 +355,14 @@ def test_a_fault_of_ours_leaves_the_old_state_and_the_service(
         service.correct(("paris", "paris-0-3", None))
         before = stream_of(url)
         with monkeypatch.context() as patched:
-            patched.setattr(Rework, "_state", fails)
-            assert service.engine.rework_all() == 0
-        assert "could not be made anew" in caplog.text and "no such number" in caplog.text
-        assert stream_of(url) == before and service.engine.reworks == {}
+            patched.setattr(Swap, "_stream", fails)
+            with pytest.raises(ArithmeticError, match="no such number"):
+                service.engine.history.do_all()
+        service.engine.forget()
+        assert stream_of(url) == before
         feed(service, 10, seed=1)
-        assert service.engine.rework_all() == 1 and stream_of(url).corrections == 0
+        assert service.engine.history.do_all() == 1 and stream_of(url).corrections == 0
     assert whole(url)
-
-
-# ---- a server that goes away ----------------------------------------------------------------------------------------
-
-
-def test_a_session_that_ends_while_a_stream_is_read_ends_the_round(server: Any) -> None:
-    url = server.database()
-    with desk(url) as service, closing(open_connection(url)) as connection:
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None))
-        ((number, name),) = waiting_streams(connection)
-        end_session(url, connection)
-        with pytest.raises(connection.outages):
-            Reworker(service.engine, url)._try(connection, number, name)
-        assert service.engine.reworks == {} and service.engine.rework_all() == 1
-    assert whole(url)
-
-
-def test_a_session_that_ends_before_the_new_state_is_there_leaves_the_old_one(server: Any) -> None:
-    url = server.database()
-    with desk(url) as service:
-        engine = service.engine
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None))
-        early, late = replayed(service, url), replayed(service, url)
-        end_session(url, engine.store.connection)
-        engine._guard(lambda: engine._put_in_place(late))
-        assert engine.is_away and late.ended.is_set() and not late.is_applied
-        engine._return()
-        assert not engine.is_away and stream_of(url).corrections == 1
-        engine._put_in_place(early)  # which has not heard what came meanwhile
-        assert early.ended.is_set() and not early.is_applied and stream_of(url).corrections == 1
-        assert engine.rework_all() == 1
-    assert whole(url)
-
-
-def test_rows_that_another_holds_get_their_new_state_later(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.store.postgres.LOCKED", 0.1)
-    url = server.database()
-    with desk(url) as service, psycopg.connect(url) as other:
-        feed(service, 30)
-        service.correct(("paris", "paris-0-3", None))
-        rework = replayed(service, url)
-        other.execute("SELECT * FROM stream FOR UPDATE")
-        service.engine._put_in_place(rework)
-        assert rework.ended.is_set() and not rework.is_applied and service.engine.reworks == {}
-        other.rollback()
-        assert service.engine.rework_all() == 1
-        feed(service, 10, seed=1)
-    assert whole(url)
-
-
-@pytest.mark.parametrize("what", ["outcome", "forecast", "control"])
-def test_what_another_process_does_in_between_is_in_the_new_state(server: Any, what: str) -> None:
-    """The engine notes what it has done itself: there may be gaps in it."""
-    url = server.database()
-    with desk(url, monitor=1000.0) as one, desk(url, monitor=1000.0) as two:
-        feed(one, 40)
-        one.correct(("paris", "paris-0-3", None))
-        rework = replayed(one, url)
-        one.ask(("paris", "a", 0.3))
-        if what == "outcome":
-            assert two.tell(("paris", "a", 1), ("paris", "paris-0-39", 0)) == ["learnt", "learnt"]
-        elif what == "forecast":
-            two.ask(("paris", "b", 0.3))
-            assert one.tell(("paris", "b", 1)) == ["learnt"]
-        else:
-            assert two.do("reset", "paris") == "reset"
-        one.ask(("paris", "c", 0.3))
-        one.engine._put_in_place(rework)
-        assert rework.is_applied and stream_of(url).corrections == 0
-        assert whole(url)
-        feed(two, 20, seed=1)
-    assert whole(url)
-
-
-def end_session(url: str, connection: Any) -> None:
-    with psycopg.connect(url, autocommit=True) as database:
-        database.execute("SELECT pg_terminate_backend(%s)", (connection.database.info.backend_pid,))
-
-
-def test_two_engines_do_it_once(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.rework.LOOK_SECONDS", 0.05)
-    url = server.database()
-    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    engines = [Engine.open(url, EngineSettings(method="tops", monitor=1000.0)) for _ in range(2)]
-    for engine in engines:
-        engine.start(lambda group: [answers.put(answer) for answer in group])
-
-    def ask(which: int, events: list[Any]) -> Any:
-        engines[which % 2].submit(0, events)
-        return answers.get(timeout=60)[1]
-
-    for at in range(120):
-        ask(at, [ForecastEvent("paris", f"e{at}", at / 120)])
-        ask(at // 2, [OutcomeEvent("paris", f"e{at}", outcome(at))])
-        if at % 30 == 29:
-            assert ask(at // 3, [CorrectionEvent("paris", f"e{at - 20}", None)]) == ["corrected"]
-        if at == 60:
-            assert ask(0, [Control("rename", "paris", to="rome")]) == ["renamed"]
-            assert ask(1, [ForecastEvent("paris", "other", 0.5)])
-            assert ask(1, [Control("rename", "paris", to="bern")]) == ["renamed"]
-            assert ask(0, [Control("rename", "rome", to="paris")]) == ["renamed"]
-    assert ask(1, [Control("forget", "paris", ids=("e100",))]) == ["forgotten"]
-    for engine in engines:
-        engine.stop()
-    assert whole(url) and stream_of(url).events == 120
 
 
 def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_monitor(url: str) -> None:
@@ -576,7 +378,7 @@ def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_moni
         assert whole(url)
         feed(service, 20, seed=1)
         service.correct(("paris", "paris-1-3", None))
-        assert service.engine.rework_all() == 1
+        assert service.engine.history.do_all() == 1
     assert whole(url)
 
 
@@ -594,7 +396,7 @@ def test_what_the_method_said_of_events_before_the_base_is_kept_until_the_monito
         service.tell(*(("paris", f"raw-{at}", 1) for at in range(6, 10)))
         feed(service, 10, seed=1)
         service.correct(("paris", "paris-1-3", None))
-        assert service.engine.rework_all() == 1 and whole(url)
+        assert service.engine.history.do_all() == 1 and whole(url)
     with desk(url, monitor=1000.0) as service:  # which reads what is held
         service.tell(("paris", "raw-1", 0), ("paris", "paris-0-39", 1))
     assert whole(url)
@@ -617,10 +419,10 @@ def test_nothing_is_left_of_a_forgotten_event_in_the_files_of_a_store(tmp_path: 
             reader.begin_reading()
             reader.tables()  # somebody reads the store as it was
             service.engine.finish_all()
-            assert is_left() and service.engine._is_erasing
+            assert is_left() and service.engine.chores.is_erasing
             reader.rollback()
-        service.engine._keep_house(is_idle=True)
-        assert not is_left() and not service.engine._is_erasing
+        service.engine._turn([])
+        assert not is_left() and not service.engine.chores.is_erasing
         feed(service, 20, seed=1)
     assert whole(url)
 
@@ -637,8 +439,125 @@ def test_what_could_not_be_erased_is_erased_soon(tmp_path: Path) -> None:
             reader.begin_reading()
             reader.tables()
             engine.submit("forget", [Control("forget", "paris", ids=("e1",))])
-            assert answers.get(timeout=60) == [("forget", ["forgotten"])] and engine._is_erasing
+            assert answers.get(timeout=60) == [("forget", ["forgotten"])] and engine.chores.is_erasing
             reader.rollback()
-        wait_until(lambda: not engine._is_erasing)
+        wait_until(lambda: not engine.chores.is_erasing)
     finally:
         engine.stop()
+
+
+def test_the_last_event_is_forgotten_while_others_wait(url: str) -> None:
+    """The new base is made behind everything, with receipts of what is open."""
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 40, late=5)
+        service.ask(("paris", "person", 0.5))
+        assert service.forget("paris", "person") == 1 and whole(url)
+        feed(service, 10, seed=1)
+        service.tell(("paris", "paris-0-39", 1))
+    assert whole(url)
+
+
+def test_what_is_being_forgotten_or_corrected_is_told(url: str) -> None:
+    with desk(url) as service:
+        feed(service, 20)
+        service.correct(("paris", "paris-0-3", None), ("paris", "paris-0-4", 1), ("paris", "paris-0-4", 0))
+        with closing(open_reader(url)) as reader:
+            event = reader.event("paris", "paris-0-3")
+            assert event is not None and (event.corrected, event.outcome) == (True, None)
+            event = reader.event("paris", "paris-0-4")
+            assert event is not None and event.corrected and event.outcome in {0, 1}
+        service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
+        with pytest.raises(Refusal, match="id must be one that is not being forgotten"):
+            service.ask(("paris", "paris-0-9", 0.5))
+        service.engine.history.do_all()
+    assert whole(url)
+
+
+def test_forecasts_that_nobody_reads_any_more_are_not_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.replay.MOST_OWN", 3)
+    monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
+    with desk(url, monitor=1000.0) as service:
+        feed(service, 80)
+        service.correct(("paris", "paris-0-3", 0), ("paris", "paris-0-4", None))
+        service.engine.history.do_all()
+        feed(service, 20, seed=1)
+    assert whole(url)
+
+
+def test_the_log_goes_into_a_file_while_rows_are_unread(tmp_path: Path) -> None:
+    with desk(str(tmp_path / "a.db")) as service:
+        feed(service, 20)
+        connection = service.engine.store.connection
+        rows = connection.each("SELECT * FROM op")
+        assert next(rows) is not None and connection.fold()
+
+
+def running(url: str) -> Engine:
+    """A service with two streams that wait for a correction, whose thread has not begun with them."""
+    engine = Engine.open(url, EngineSettings(method="tops"))
+    engine.start(lambda _: None)
+    return engine
+
+
+@pytest.mark.parametrize("error", [ArithmeticError("no such number"), InterruptedError("the database is away")])
+def test_what_fails_is_tried_again(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    monkeypatch.setattr("calibeat.service.history.AGAIN_SECONDS", 0.01)
+    with desk(url) as service:
+        for stream in ("paris", "rome"):
+            feed(service, 20, stream=stream)
+            service.correct((stream, f"{stream}-0-3", None))
+    prepare, failures = History.prepare, [error]
+
+    def fails(self: Any, *asked: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return prepare(self, *asked)
+
+    monkeypatch.setattr(History, "prepare", fails)
+    engine = running(url)
+    wait_until(lambda: not waits(url))
+    engine.stop()
+    wanted = "could not be made anew" if isinstance(error, ArithmeticError) else "are tried again: the database is away"
+    assert wanted in caplog.text and whole(url)
+
+
+@pytest.mark.parametrize("how", ["returns", "fails"])
+def test_a_service_that_stops_begins_nothing_new(url: str, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    with desk(url) as service:
+        for stream in ("paris", "rome"):
+            feed(service, 20, stream=stream)
+            service.correct((stream, f"{stream}-0-3", None))
+    begun = list[int]()
+
+    def stops(self: Any, _: Any, number: int) -> None:
+        begun.append(number)
+        self._stopping.set()
+        if how == "fails":
+            raise InterruptedError("the engine has ended")
+
+    monkeypatch.setattr(History, "prepare", stops)
+    engine = running(url)
+    wait_until(lambda: begun)
+    engine.stop()
+    assert begun == [1] and len(waits(url)) == 2
+
+
+def test_there_may_be_nothing_to_do_or_no_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with desk(url) as service, closing(open_connection(url)) as connection:
+        feed(service, 20)
+        history = service.engine.history
+        assert history._do(connection, 99) == 0 and history._do(connection, 1) == 0
+        service.correct(("paris", "paris-0-3", None))
+        between = service.engine.between
+
+        def stops(job: Any) -> Any:
+            history._stopping.set()
+            return between(job)
+
+        monkeypatch.setattr(service.engine, "between", stops)
+        assert history._do(connection, 1) == 0 and len(waits(url)) == 1
+    with desk(url) as service:
+        assert service.engine.history.do_all() == 1
+    assert whole(url)
