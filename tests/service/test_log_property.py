@@ -6,6 +6,7 @@ and a plain calibrator of the library gets the same forecasts and the right outc
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -408,7 +409,7 @@ class World:
         return made, made.probability
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("CALIBEAT_HISTORIES", "3"))))
 @pytest.mark.parametrize("case", SETTINGS)
 def test_a_history_of_requests_restarts_and_kills(tmp_path: Path, case: str, seed: int) -> None:
     world = World(tmp_path / "calibeat.db", seed, SETTINGS[case])
