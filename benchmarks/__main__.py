@@ -77,7 +77,7 @@ TABLES = {
     "lists": "dashboard:lists",
     "kill": "kill:kill",
     "serve": "serve:throughput",
-    "corrections": "history:corrections",
+    "corrections": "corrections:corrections",
     "serve-before": "serve_before:compare",
     "serve-memory": "serve_memory:memory",
     "soak": "serve:soak",

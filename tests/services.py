@@ -61,7 +61,7 @@ class Desk:
     def forget(self, stream: str, *ids: str) -> int:
         """Forget events -> how many."""
         self.engine.process([(None, [Control("forget", stream, ids=ids)])])
-        return self.engine.history.do_all()
+        return self.engine.corrections.do_all()
 
     def group(self, *requests: list[Any]) -> list[Any]:
         """Several requests in one group."""

@@ -109,7 +109,7 @@ def test_bands_move_no_forecast_and_no_correction_moves_a_band(url: str, tmp_pat
         assert told == fill(beside, 0, 50)
         for each in (service, beside):
             assert each.correct(("s", "e3", 0), ("s", "e9", None)) == ["corrected"] * 2
-            assert each.engine.history.do_all() == 2
+            assert each.engine.corrections.do_all() == 2
         (answer,), (plain,) = (each.ask(("s", "e50", 0.4)) for each in (service, beside))
         assert answer == plain and answer.low < answer
         assert [sure(again) for again in service.ask(("s", "e3", 4 / 20), ("s", "e20", (20 % 19 + 1) / 20))] == [
@@ -120,7 +120,7 @@ def test_bands_move_no_forecast_and_no_correction_moves_a_band(url: str, tmp_pat
         assert [type(each) for each in service.ask(("s", "raw", 0.4))] == [float]
         assert service.do("resume", "s") == "resumed"
         service.group([CorrectionEvent("s", "e4", 1)], [OutcomeEvent("s", "e50", 1, weight=3.0)])
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
         assert service.forget("s", "e5") == 1
     assert whole(url)
 

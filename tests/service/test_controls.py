@@ -199,7 +199,7 @@ def test_an_outcome_of_before_a_reset_is_not_learnt_late(url: str) -> None:
         service.do("reset", "paris")
         service.ask(("paris", "new", 0.4))
         service.correct(("paris", "retracted", None))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         told = service.tell(("paris", "expired", 1), ("paris", "retracted", 0), ("paris", "new", 1))
         assert told == ["expired", "expired", "learnt"]
     assert whole(url)
@@ -215,8 +215,8 @@ def test_a_retracted_outcome_of_before_a_reset_stays_unknown_behind_a_new_base(u
         service.do("reset", "paris")
         service.ask(("paris", "new", 0.4))
         service.correct(("paris", "retracted", None))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         assert service.tell(("paris", "retracted", 0), ("paris", "new", 1)) == ["expired", "learnt"]
         service.correct(("paris", "new", 0))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
     assert whole(url)

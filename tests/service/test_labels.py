@@ -161,7 +161,7 @@ def test_a_late_outcome_may_be_corrected_and_retracted(url: str) -> None:
         service.tick(2 * DAY)
         service.tell(("paris", "e1", 1), ("paris", "e2", 1))
         assert service.correct(("paris", "e1", 0), ("paris", "e2", None), ("paris", "e3", 0)) == ["corrected"] * 3
-        assert service.engine.history.do_all() == 3
+        assert service.engine.corrections.do_all() == 3
         assert statuses(url)["e1"] == "late" and statuses(url)["e2"] == "expired"
         assert whole(url)
         assert service.correct(("paris", "e2", None)) == ["repeated"]

@@ -196,7 +196,7 @@ def test_corrections_and_verbs_follow_what_is_in_the_log_alone(store: str) -> No
         service.group(*requests_of(8))
         assert service.correct(("s1", "1-1", 1 - known)) == ["corrected"]
         assert behind(store) > 0
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
         service.group(*requests_of(7))
         assert service.forget("s1", "7-1") == 1
     assert whole(store)
@@ -402,7 +402,7 @@ def test_an_answer_of_another_machine_stays_as_it_was_given(
         assert whole(store)
         ((known,),) = second.engine.store.connection.all("SELECT outcome FROM event WHERE id = '3-1'")
         assert second.correct(("s1", "3-1", 1 - known)) == ["corrected"]
-        second.engine.history.do_all()
+        second.engine.corrections.do_all()
         asked = requests_of(3, shapes)[0]
         assert second.group(asked)[0] == [wanted[event.id] for event in asked]
     assert whole(store)

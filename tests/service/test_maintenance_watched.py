@@ -55,7 +55,7 @@ def test_a_stream_that_says_something_else_now_can_be_corrected_forgotten_and_pr
         )
         assert service.correct(*first) == ["corrected"] * 2
         serve(service, 100, seed=1)
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         assert whole(url)
         forgotten = service.engine.store.connection.all("SELECT id FROM event WHERE stream = 1 AND nth = 20")
         (name,) = service.engine.store.connection.all("SELECT name FROM stream WHERE number = 1")[0]

@@ -112,7 +112,7 @@ def test_what_is_corrected_before_a_model_joined_is_replayed_over_it(url: str, t
             assert isinstance(joined, dict) and joined["models"] == THREE
             fill(each, 30, 60, THREE)
         assert service.group([CorrectionEvent("s", "e4", OUTCOMES[4] ^ 1)]) == [["corrected"]]
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
         assert service.group([forecast(60, THREE)]) == beside.group([forecast(60, THREE)])
         assert service.forget("s", "e2", "e40") == 2
         assert whole(url)

@@ -105,7 +105,7 @@ def test_the_cells_stay_over_a_copy_a_reset_and_a_correction(url: str) -> None:
         copied = [ForecastEvent("t", f"n{i}", 0.4, groups=event(i).groups) for i in range(10)]
         assert service.group(copied) == service.group([ForecastEvent("s", e.id, 0.4, groups=e.groups) for e in copied])
         assert service.correct(("s", "e7", 0)) == ["corrected"]
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
         assert service.do("reset", "s") == "reset"
         service.group([event(i, name=f"m{i}") for i in range(10)])
         known = service.engine.streams["s"].shape.known

@@ -48,7 +48,7 @@ def test_totals_are_those_of_the_streams(url: str) -> None:
         service.now += 700.0
         service.tell(("late", "l0", 1), ("late", "l1", 1))
         service.correct(("late", "l0", 0), ("late", "l1", 0))
-        assert service.engine.history.do_all() == 2
+        assert service.engine.corrections.do_all() == 2
         before = totals(url)
         assert before.outcomes > 90
         assert service.forget("late", "l1") == 1

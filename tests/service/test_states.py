@@ -132,7 +132,7 @@ def test_a_correction_that_is_applied_is_no_state(url: str) -> None:
     with desk(url, monitor=1e5) as service:
         feed(service, "paris", 120)
         service.correct(("paris", "paris0", 1))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
     with closing(open_reader(url)) as reader:
         assert reader.stream("paris").state == "good"  # type: ignore[union-attr]
 

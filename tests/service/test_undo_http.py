@@ -239,7 +239,7 @@ def test_a_stream_that_is_renamed_while_it_is_resumed_is_resumed_all_the_same(
 def slowly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Streams are made anew with so many seconds between two pieces."""
     monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.history.PAUSE", seconds)
+    monkeypatch.setattr("calibeat.service.corrections.PAUSE", seconds)
 
 
 def test_who_asks_to_forget_what_is_being_forgotten_is_answered(

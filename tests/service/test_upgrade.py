@@ -74,7 +74,7 @@ def all_sorts(service: Desk) -> None:
     service.play(80, streams=3)
     feed(service, 60)
     service.correct(("paris", "paris-0-3", None), ("paris", "paris-0-9", 1), ("paris", "paris-0-9", 0))
-    service.engine.history.do_all()
+    service.engine.corrections.do_all()
     feed(service, 10, seed=1)
     service.do("freeze", "paris")
     service.tell(("paris", "paris-1-9", 1))
@@ -138,7 +138,7 @@ def test_groups_classes_and_models(url: str, tmp_path: Path) -> None:
             if at == 30:
                 service.group([StreamSettings("m", models=["a", "b", "c"])])
         service.correct(("g", "e5", 0))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
     is_the_same(url, str(tmp_path / "new.db"))
 
 

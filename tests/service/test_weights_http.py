@@ -165,7 +165,7 @@ def test_corrections_have_weights_and_counts(url: str, tmp_path: Path) -> None:
         asked = [CorrectionEvent("s", name, **(told or {"outcome": None})) for name, told in right.items()]
         assert service.group(asked) == [["corrected", "corrected", "repeated", "corrected"]]
         assert service.group(asked) == [["repeated"] * 4]  # before and after it is applied
-        assert service.engine.history.do_all() == 3
+        assert service.engine.corrections.do_all() == 3
         assert service.group(asked) == [["repeated"] * 4]
         both = CorrectionEvent("s", "e7", None, ones=1, of=2)
         assert service.group([both])[0][0].message == "event must have either outcome or ones and of, got both"

@@ -48,9 +48,9 @@ _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, 
 class Answer:
     """A calibrated forecast. `id` is what its outcome is reported with.
 
-    Of scores of many classes `probabilities` has them all, by place or by name, and `probability` is the largest. A
-    service with ``--band`` says how sure it is: from `low` to `high`, as good as so many `outcomes` of this very score,
-    and the `reason` to doubt that, empty where none is known.
+    With many classes `probabilities` contains all of them, by place or by name, and `probability` is the largest. A
+    service with ``--band`` adds the interval from `low` to `high`, the number of `outcomes` of this very score that
+    would make the forecast as good, and a `reason` to doubt the interval, or an empty text.
     """
 
     stream: str
@@ -160,10 +160,10 @@ class Conversation:
     ) -> Steps[Answer]:
         """Calibrate one score. `float(answer)` is the probability, `answer.id` is what the outcome is reported with.
 
-        `scores` are those of many classes, by place or by name: `answer.probabilities` has them calibrated. Or they are
-        those of several models, ``{"champion": 0.83, "challenger": 0.71}``, None where one is missing, of a stream that
-        `define` has given them. `groups` are attributes of the event, such as ``{"country": "fr"}``. The first event of
-        a stream says which it has.
+        Pass `scores` for many classes, by place or by name: `answer.probabilities` contains the calibrated ones. Pass
+        them also for several models, ``{"champion": 0.83, "challenger": 0.71}``, with None for a missing one, after
+        `define` has named the models. `groups` are attributes of the event, such as ``{"country": "fr"}``. The first
+        event of a stream decides which attributes it has.
         `time` is when the score was issued, in seconds since 1970; the service's clock if not given.
 
         Raises
@@ -217,8 +217,8 @@ class Conversation:
     ) -> Steps[str]:
         """Report the outcome of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``.
 
-        It is 0 or 1; of many classes it is a `label`: the name of the class, or its place; of many events it is how
-        many `ones` `of` how many. `weight` is how many events like it the outcome stands for, in a log that kept some.
+        It is 0 or 1. With many classes, pass the `label`: the name of the class, or its place. For a count, pass how
+        many `ones` there were `of` how many events. `weight` is the number of events that the outcome stands for.
         `time` is when it was known, in seconds since 1970. During an outage the outcome waits behind the others.
 
         Raises

@@ -16,6 +16,7 @@ from . import ops
 from .events import Control, Refusal, bad_name
 from .model import Model
 from .ops import row_of
+from .replay import Base
 from .shape import PLAIN, Shape
 from .store import Store
 from .store.types import (
@@ -183,7 +184,7 @@ class Controls:
             "INSERT INTO name (stream, word, number, value) SELECT ?, word, number, value FROM name WHERE stream = ?",
             (made.number, state.number),
         )
-        write_base(self._connection, made)
+        Base.of_present(made).write(self._connection, made.number)
         return ANSWERS["copy"]
 
     def _rename(self, state: StreamState, control: Control) -> str:
@@ -236,19 +237,6 @@ def give_up_all(connection: Any, state: StreamState) -> None:
     connection.run("DELETE FROM receipt WHERE stream = ? AND version = ?", (state.number, state.receipts))
     connection.run("UPDATE event SET own = NULL WHERE stream = ? AND own IS NOT NULL", (state.number,))
     connection.run("DELETE FROM cell WHERE stream = ? AND is_base = 0", (state.number,))
-
-
-def write_base(connection: Any, state: StreamState) -> None:
-    """Let replays of a stream begin with its present state, which waits for no outcome."""
-    connection.run("DELETE FROM base WHERE stream = ?", (state.number,))
-    connection.run(
-        "INSERT INTO base (stream, position, events, outcomes, expired, receipts, mode, sums, state, monitor) "
-        "VALUES (?, ?, ?, ?, ?, -1, ?, ?, ?, ?)",
-        (
-            *(state.number, state.base, state.events, state.outcomes, state.expired),
-            *(state.mode, state.sums, state.state, state.monitor),
-        ),
-    )
 
 
 def unknown_stream(name: str) -> Refusal:

@@ -27,10 +27,10 @@ from calibeat.errors import InvalidInput
 from . import ops
 from .clock import ServiceClock
 from .controls import Controls, delete_some
+from .corrections import Corrections
 from .counters import EngineCounters
 from .events import Control, InvalidEvent, Refusal, StreamSettings
 from .fold import GroupFold, record_of
-from .history import History
 from .intake import Intake, is_control, joined
 from .listening import Listening
 from .model import Model
@@ -77,7 +77,7 @@ class Hooks:
     """Who is told what."""
 
     deliver: Deliver = lambda _: None
-    on_alarm: OnAlarm | None = None
+    on_alarm: OnAlarm = lambda _: None
     on_failure: Callable[[str], None] = _end_process
     # A database went away, or another process leads: the engine has ended, and refuses what comes with this.
     on_loss: Callable[[str, Refusal], None] = lambda *_: None
@@ -125,7 +125,6 @@ class Chores:
     is_erasing: bool = False  # something was deleted of which the store may have copies
     looked: float = -np.inf  # when it was looked for what has come of age
     jobs: deque[tuple[Callable[[], Any], Future[Any]]] = field(default_factory=deque)  # of other threads
-
     spent: list[tuple[int, int]] = field(default_factory=list)  # receipts of states that are gone: stream, version
     spent_from: int = 0  # the number of the event from which those of the first one are left
 
@@ -186,7 +185,7 @@ class Engine:
         self.counters, self.hooks, self.intake = EngineCounters(), Hooks(), Intake(settings)
         self.listening = Listening(store, self.clock, notice=bool(settings.notice))
         self.streams = StreamCache(store, model, self.listening)
-        self.behind, self.chores, self.history = Behind(), Chores(), History(self)
+        self.behind, self.chores, self.corrections = Behind(), Chores(), Corrections(self)
         self.end = LogEnd()
         self.is_live = True  # False: the events of a log happen once more, and its times are the clock
         self._thread: threading.Thread | None = None
@@ -208,7 +207,7 @@ class Engine:
         try:
             settings = settle_meta(store, settings)
             engine = cls(store, settings, model_of(settings), clock)
-            engine.history.url = store_url
+            engine.corrections.url = store_url
             engine.recover()
         except BaseException as error:
             store.close()
@@ -233,7 +232,7 @@ class Engine:
         self.listening.begin(self.clock())
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
-        self.history.start()
+        self.corrections.start()
 
     def submit(self, ticket: object, events: Any) -> None:
         """Queue a request, which `wire` has checked: see `plan.Request`. It never waits.
@@ -271,12 +270,12 @@ class Engine:
 
     def hurry(self) -> None:
         """The service is about to stop: who waits until something is forgotten is told so, now and from now on."""
-        self.history.hurry()
+        self.corrections.hurry()
         self.intake.wake()
 
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
-        self.history.stop()
+        self.corrections.stop()
         self.intake.close(Refusal("stopping", "the service must run to take events, got one that stops", None, 503))
         if self._thread is not None:
             self._thread.join()
@@ -289,8 +288,8 @@ class Engine:
             while (requests := self.intake.take(self._idle)) is not None:
                 self._turn(requests)
             self._turn([])
-            self.history.hurry()
-            self._tell(self.history.refused())
+            self.corrections.hurry()
+            self._tell(self.corrections.refused())
             with suppress(StoreBusy):  # the next start does it
                 self.write_out()
             self.listening.beat()
@@ -328,7 +327,7 @@ class Engine:
         if chores.spent:
             with suppress(StoreBusy):
                 chores.delete_spent(self.store)
-        self._tell(self.history.refused())
+        self._tell(self.corrections.refused())
         if chores.is_erasing:
             chores.is_erasing = not self.store.erase()
         self.listening.beat_in_time()
@@ -410,7 +409,7 @@ class Engine:
         self.intake.close(refusal)
         while waiting := self.intake.take(lambda: 0.0):
             self._refuse(waiting, refusal)
-        self._tell(self.history.refused_by(refusal))
+        self._tell(self.corrections.refused_by(refusal))
         with suppress(Exception):
             self.store.close()
         self.hooks.on_loss(sentence, refusal)
@@ -441,7 +440,7 @@ class Engine:
             chores.resuming.pop(number, None)
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if plan.corrected:
-            self.history.wake()
+            self.corrections.wake()
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
     def _decide(
@@ -507,7 +506,7 @@ class Engine:
         self.store.commit()
         self.behind.pending = Pending()
         self.streams.drop_unused()
-        if changes.alarms and self.hooks.on_alarm is not None:
+        if changes.alarms:
             try:
                 self.hooks.on_alarm(changes.alarms)
             except Exception:  # noqa: BLE001 - whatever it is
@@ -642,11 +641,11 @@ class Engine:
             store.rollback()
         self.end = LogEnd(controls.position - 1, controls.number - 1)
         self.chores.deleting += controls.deleted
-        answers = [answer for number in controls.deleted for answer in self.history.answered(number)]
+        answers = [answer for number in controls.deleted for answer in self.corrections.answered(number)]
         if state is not None and state.mode & (RESUMING | DROPPING):
             self.chores.resuming[state.number] = None
         if controls.is_forgetting and state is not None:  # it is answered when it is done
-            self.history.wait_for(state.number, ticket)
+            self.corrections.wait_for(state.number, ticket)
             return answers
         return [*answers, (ticket, [done])]
 
@@ -672,7 +671,7 @@ class Engine:
             self.process([])
         while self.chores.deleting:
             self.delete_some()
-        self.history.do_all()
+        self.corrections.do_all()
         while self.chores.spent:
             self.chores.delete_spent(self.store)
 

@@ -22,10 +22,10 @@ from calibeat.hosts.groups import GroupTable
 from calibeat.monitor.monitors import first_unread
 
 from . import ops
+from .corrections import shape_rows
 from .engine import on_store
 from .events import Observed
 from .fold import of_named_classes
-from .history import shape_rows, write_base_row
 from .model import Model
 from .replay import Base, Replay, last_verb, new_version, right_outcomes
 from .rollups import Rollups, weights_of
@@ -239,7 +239,7 @@ def _write_anew(store: Store, stream: StreamState, replay: Replay, method: str) 
     if stream.base:
         replay.base.receipts, _ = new_version(connection, stream, replay.base)
         store.add_receipts([(row[0], replay.base.receipts, *row[2:]) for row in replay.base.open])
-        write_base_row(connection, number, replay.base)
+        replay.base.write(connection, number)
     if stream.shape.groups is not None:
         replace_cells(connection, number, replay.cells)
         if stream.base:
@@ -290,7 +290,7 @@ def _change_band(store: Store, model: Model, step: Step) -> None:
             row, behind = base.state[:-stats], base.state[-stats:]
             fresh = np.array(new_record()).tobytes()
             base.state = (row + fresh if model.method.band else row[:-record]) + behind
-            write_base_row(connection, stream.number, base)
+            base.write(connection, stream.number)
         right = right_outcomes(connection, stream.number, stream.applied)
         replay = _played(connection, Replay(model, stream, right), last_position(connection), step)
         connection.run("UPDATE body SET state = ? WHERE stream = ?", (replay.state.state, stream.number))
@@ -299,7 +299,7 @@ def _change_band(store: Store, model: Model, step: Step) -> None:
 def apply_waiting(url: str) -> int:
     """Apply the corrections that a service has left, and forget what it was to forget -> how many events."""
     with on_store(url) as engine:
-        return engine.history.do_all()
+        return engine.corrections.do_all()
 
 
 # ---- old events go --------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def _prune(store: Store, model: Model, stream: StreamState, before: float, step:
         store.add_receipts([receipt_row(each, base.receipts, is_base=True) for each in kept.values()])
         settled = [row for row in base.open if not row[3]]
         store.add_receipts([(number, base.receipts, *row[2:]) for row in settled])
-        write_base_row(connection, number, base)
+        base.write(connection, number)
         if rows := shape_rows(stream, last_position(connection) + 1, time.time()):
             store.append(rows)
             set_meta(connection, "flushed", str(rows[-1][0]))

@@ -79,7 +79,7 @@ _OPEN = (
     "JOIN op o ON o.position = e.position WHERE r.stream = ? AND r.version = ? AND length(r.receipt) > 0"
 )
 IS_LEARNT = {LEARNT, ASSUMED, LATE}
-_SKIPPED = {ops.BEGIN, ops.DEFINE, ops.APPLY, ops.FORGET}  # a replay knows of them from the start
+_SKIPPED = {ops.BEGIN, ops.APPLY, ops.FORGET}  # a replay knows of them from the start
 
 
 def right_outcomes(connection: Any, stream: int, until: int) -> dict[int, Observed | None]:
@@ -96,6 +96,9 @@ def last_verb(connection: Any, stream: int, *kinds: int) -> int:
     kind = ", ".join(map(str, kinds))
     statement = f"SELECT coalesce(max(position), 0) FROM op WHERE stream = ? AND kind IN ({kind}) AND kind > 1"  # noqa: S608
     return int(connection.all(statement, (stream,))[0][0])
+
+
+BASE_COLUMNS = ("position", "events", "outcomes", "expired", "receipts", "mode", "sums", "state", "monitor")
 
 
 @dataclass
@@ -117,14 +120,26 @@ class Base:
     @classmethod
     def of(cls, connection: Any, stream: StreamState) -> Base:
         """That of a stream."""
-        columns = "position, events, outcomes, expired, receipts, mode, sums, state, monitor"
-        rows = connection.all(f"SELECT {columns} FROM base WHERE stream = ?", (stream.number,))  # noqa: S608
+        rows = connection.all(f"SELECT {', '.join(BASE_COLUMNS)} FROM base WHERE stream = ?", (stream.number,))  # noqa: S608
         if not rows:
             return cls()
         made = cls(*rows[0][:6], *map(_bytes, rows[0][6:]))
         if stream.shape.groups is not None:
             made.cells = stored_cells(connection, stream.number, is_base=True)
         return made
+
+    @classmethod
+    def of_present(cls, stream: StreamState) -> Base:
+        """The present state of a stream, which waits for no outcome."""
+        counts = stream.base, stream.events, stream.outcomes, stream.expired
+        return cls(*counts, -1, stream.mode, stream.sums, stream.state, stream.monitor)
+
+    def write(self, connection: Any, number: int) -> None:
+        """Let replays of a stream begin here; its cells and receipts are written beside."""
+        connection.run("DELETE FROM base WHERE stream = ?", (number,))
+        values = (getattr(self, name) for name in BASE_COLUMNS)
+        marks = ", ".join("?" * (len(BASE_COLUMNS) + 1))
+        connection.run(f"INSERT INTO base (stream, {', '.join(BASE_COLUMNS)}) VALUES ({marks})", (number, *values))  # noqa: S608
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -157,6 +172,7 @@ class Replay:
     model: Model
     stream: StreamState  # as it is in the store
     right: Right = field(default_factory=dict)
+    corrected: frozenset[int] = frozenset()  # numbers of events, of which `changed` has the end
     forgotten: frozenset[int] = frozenset()  # numbers of events that are to be deleted
     cut: float = inf  # the position behind which a new base is made
     is_anew: bool = False  # by another method than that of the base
@@ -167,14 +183,15 @@ class Replay:
     operations: int = 0  # so far
     state: StreamState = field(init=False)
     open: dict[int, Record] = field(default_factory=dict)  # events whose outcome may come, by their numbers
-    changed: dict[int, Record] = field(default_factory=dict)  # events of which something was corrected
+    changed: dict[int, Record] = field(default_factory=dict)  # corrected events to which nothing happens any more
+    base: Base = field(default_factory=Base)  # where it begins
     new_base: Base | None = None
+    own_at_base: dict[int, bytes] = field(default_factory=dict)  # as `unread`, at the new base
     differences: list[Record] = field(default_factory=list)  # forecasts that are not those that were answered
     other_bands: int = 0  # bands that are not
     _own: dict[int, bytes] = field(default_factory=dict)  # what the method forecasts where something else was answered
     _watched_from: int = 0
     _wrong: list[tuple[Record, float]] = field(default_factory=list)  # what the forgotten events were in the sums
-    _corrected: frozenset[int] = frozenset()  # numbers of events
 
     def start(self, connection: Any) -> None:
         """Begin with the base of the stream."""
@@ -255,10 +272,6 @@ class Replay:
             if not rows:
                 return
             yield [Op(*row) for row in rows]
-
-    def note_corrected(self, numbers: frozenset[int]) -> None:
-        """The events of which `changed` is to have the end."""
-        self._corrected = numbers
 
     # ---- operations -------------------------------------------------------------------------------------------------
 
@@ -360,7 +373,7 @@ class Replay:
         """Nothing happens to an event any more."""
         if record.own is not None:
             self._own[record.nth] = record.own
-        if record.nth in self._corrected:
+        if record.nth in self.corrected:
             self.changed[record.nth] = record
         if record.nth in self.forgotten:
             self._wrong += operations_of(record)

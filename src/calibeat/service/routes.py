@@ -331,7 +331,7 @@ class Routes:
         found = await self.reads.ask(lambda reader: reader.stream(name))
         if found is None or not found.corrections:
             return found
-        return replace(found, progress=self.service.engine.history.progress(name))
+        return replace(found, progress=self.service.engine.corrections.progress(name))
 
     async def list_events(self, call: Call) -> Any:
         """Its events, page by page."""

@@ -42,10 +42,10 @@ from calibeat.hosts.multi import MultiBank
 from calibeat.hosts.rows import Matrix
 
 from . import ops
-from .controls import write_base
 from .engine import Engine
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, StreamSettings, bad_name
 from .model import Model
+from .replay import Base
 from .settings import EngineSettings, check_described, claim_meta, model_of, settle_meta, stored_settings
 from .shape import PLAIN, Shape, estimate_of
 from .store import Store, owned_store, reading, without_password
@@ -398,7 +398,7 @@ def _insert(store: Store, streams: list[str], rows: Matrix, stats: Matrix, shape
     store.append(log)
     store.write(rows_of(changes))
     for state in changes.streams.values():
-        write_base(connection, state)
+        Base.of_present(state).write(connection, state.number)
     set_meta(connection, "flushed", str(position))
 
 

@@ -22,7 +22,7 @@ from .listening import Listening
 from .model import Model
 from .ops import OP_COLUMNS, Op
 from .pending import Pending
-from .replay import Base, Replay, last_verb, operations_of, right_outcomes, rollups_of
+from .replay import BASE_COLUMNS, Base, Replay, last_verb, operations_of, right_outcomes, rollups_of
 from .settings import check_described, model_of, stored_settings
 from .shape import Shape
 from .store import Store, is_store, open_connection, owned_store, sqlite_path, without_password
@@ -51,10 +51,9 @@ from .store.types import (
 from .watch import RAW
 
 AT_ONCE = 5_000  # rows
-_BASE = ("stream", "position", "events", "outcomes", "expired", "receipts", "mode", "sums", "state", "monitor")
 # What is no table made of the log, beside the log itself: its columns, and which rows.
 _KEPT: dict[str, tuple[tuple[str, ...], str]] = {
-    "base": (_BASE, ""),
+    "base": (("stream", *BASE_COLUMNS), ""),
     "receipt": (RECEIPT_COLUMNS, "WHERE (stream, version) IN (SELECT stream, receipts FROM base)"),
     "cell": (("stream", "is_base", "slot", "held"), "WHERE is_base = 1"),
     "meta": (("name", "value"), "WHERE name NOT IN ('schema', 'opened', 'flushed', 'spent')"),

@@ -12,9 +12,9 @@ import pytest
 from served import wait_until
 from services import DAY, Desk, desk, desk_beside, feed, stream_of, told, whole
 
+from calibeat.service.corrections import _STREAMS, Correction, Corrections, Swap
 from calibeat.service.engine import Engine
 from calibeat.service.events import Control, CorrectionEvent, ForecastEvent, OutcomeEvent, Refusal
-from calibeat.service.history import _STREAMS, Correction, History, Swap
 from calibeat.service.maintenance import configure, info, prune, rebuild
 from calibeat.service.settings import EngineSettings
 from calibeat.service.store import open_connection, open_reader
@@ -40,7 +40,7 @@ def test_corrected_outcomes_give_the_state_that_the_right_ones_had_given(
         before = service.ask(*(("paris", f"e{at}", scores[at]) for at in range(80)))
         assert service.correct(*(("paris", f"e{at}", outcome(at + 4)) for at in range(30, 50))) == ["corrected"] * 20
         assert stream_of(url).corrections == 20
-        assert service.engine.history.do_all() == 20
+        assert service.engine.corrections.do_all() == 20
         assert whole(url) and info(url)["corrections that wait"] == 0 and stream_of(url).corrections == 0
         assert service.ask(*(("paris", f"e{at}", scores[at]) for at in range(80))) == before
         assert told(service, "after") == told(other, "after")
@@ -82,7 +82,7 @@ def test_a_retracted_outcome_is_unknown_again(url: str, tmp_path: Path, monitor:
             here.group(*filter(None, requests))
         assert service.correct(("paris", "e7", None), ("paris", "e20", None)) == ["corrected", "corrected"]
         assert service.correct(("paris", "e7", None)) == ["repeated"]
-        assert service.engine.history.do_all() == 2
+        assert service.engine.corrections.do_all() == 2
         stream = stream_of(url)
         assert (stream.outcomes, stream.pending) == (38, 2) and whole(url)
         assert told(service, "after") == told(other, "after")
@@ -92,7 +92,7 @@ def test_a_retracted_outcome_is_unknown_again(url: str, tmp_path: Path, monitor:
         assert told(service, "end") == told(other, "end")
         assert service.correct(("paris", "e30", None)) == ["corrected"]
         assert service.tell(("paris", "e30", outcome(30))) == ["corrected"]  # before it was applied
-        assert service.engine.history.do_all() == 0 and stream_of(url).outcomes == 39
+        assert service.engine.corrections.do_all() == 0 and stream_of(url).outcomes == 39
     assert whole(url)
     rebuild(url, "ops")
     assert whole(url)
@@ -106,7 +106,7 @@ def test_corrections_and_what_is_done_to_streams_come_in_any_order(url: str) -> 
         service.do("freeze", "paris")
         feed(service, 10, seed=2)
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-5", 1), ("paris", "paris-2-1", None))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         assert whole(url)
         service.do("resume", "paris")
         service.tick(100.0)
@@ -114,12 +114,12 @@ def test_corrections_and_what_is_done_to_streams_come_in_any_order(url: str) -> 
         feed(service, 20, seed=3)
         service.correct(("paris", "paris-0-9", None), ("paris", "paris-0-10", 1), ("paris", "paris-3-5", 1))
         service.do("rename", "paris", to="lutetia")
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         assert whole(url)
         service.tick(6000.0)
         feed(service, 10, stream="lutetia", seed=4)
         service.correct(("lutetia", "paris-3-6", 1), ("lutetia", "paris-3-7", 1))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         now = service.now
         service.play(30)
         service.play(30, seed=1)
@@ -164,7 +164,7 @@ def test_a_forgotten_event_is_gone_and_what_was_learnt_stays(
         assert told(service, "after") == told(other, "after")  # the row that was learnt stays
         # What was learnt later can be corrected, what was learnt before cannot.
         assert service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-20", None)) == ["final", "corrected"]
-        assert service.engine.history.do_all() == 1 and whole(url)
+        assert service.engine.corrections.do_all() == 1 and whole(url)
         feed(service, 30, seed=2)
     assert whole(url) and traces(url, "person-7") == 0
     rebuild(url, "ops")
@@ -192,7 +192,7 @@ def test_forgetting_twice_before_it_is_done_is_forgetting_once(url: str) -> None
         for _ in range(2):
             service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
             assert info(url)["corrections that wait"] == 1
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
         assert service.tell(("paris", "paris-0-9", 1)) == ["unknown"]
     assert whole(url)
 
@@ -205,7 +205,7 @@ def test_forgetting_waits_for_corrections_of_the_past(url: str) -> None:
         assert service.correct(("paris", "paris-0-20", 1)) == ["unknown"]
         assert service.tell(("paris", "paris-0-20", 1)) == ["unknown"]
         assert service.correct(("paris", "paris-0-5", None)) == ["corrected"]
-        assert engine.history.do_all() == 2
+        assert engine.corrections.do_all() == 2
         assert stream_of(url).pending == 4
     assert whole(url)
 
@@ -217,8 +217,8 @@ def test_an_outcome_that_comes_while_it_is_retracted_is_not_lost(url: str) -> No
         assert service.correct(("paris", "e30", None)) == ["corrected"]
         made = prepared(service, connection)
         assert service.tell(("paris", "e30", 0)) == ["corrected"]
-        assert service.engine.history.put_in_place(made) == 0 and stream_of(url).corrections == 2
-        assert service.engine.history.do_all() == 1 and stream_of(url).outcomes == 40
+        assert service.engine.corrections.put_in_place(made) == 0 and stream_of(url).corrections == 2
+        assert service.engine.corrections.do_all() == 1 and stream_of(url).outcomes == 40
         assert service.tell(("paris", "e30", 1 - outcome(30)), ("paris", "e30", outcome(30))) == [
             "repeated",
             "conflict",
@@ -232,7 +232,7 @@ def test_an_outcome_that_comes_while_it_is_retracted_is_not_lost(url: str) -> No
 def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What happens meanwhile is in the new state, too."""
     monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 10)
-    monkeypatch.setattr("calibeat.service.history.TAIL", 5)
+    monkeypatch.setattr("calibeat.service.corrections.TAIL", 5)
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     engine = Engine.open(url, EngineSettings(method="tops", monitor=1000.0))
     engine.start(lambda group: [answers.put(answer) for answer in group])
@@ -257,7 +257,7 @@ def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.
             assert ask([Control("forget", "paris", ids=("e5",))]) == ["forgotten"]
         ask([ForecastEvent("paris", f"f{number}", 0.3), ForecastEvent("rome", f"r{number}", 0.3)])
         ask([OutcomeEvent("paris", f"f{number}", 1)])
-        progress += [engine.history.progress("paris")]
+        progress += [engine.corrections.progress("paris")]
     assert ask([Control("forget", "paris", ids=("e7",))]) == ["forgotten"]
     engine.stop()
     assert whole(url) and stream_of(url).outcomes == 30 * 9 + 60 - 5 and info(url)["corrections that wait"] == 0
@@ -266,7 +266,7 @@ def test_a_stream_is_served_while_it_is_made_anew(url: str, monkeypatch: pytest.
 
 def prepared(service: Desk, connection: Any) -> Correction:
     """The only stream that waits, made anew up to now; the engine has still to put it in its place."""
-    made = service.engine.history.prepare(connection, 1)
+    made = service.engine.corrections.prepare(connection, 1)
     assert made is not None
     return made
 
@@ -288,8 +288,8 @@ def test_what_is_done_to_a_stream_meanwhile_is_done_to_its_new_state(
             fresh = stream_of(url)
             feed(service, 10, seed=2)
             if is_much:
-                service.engine.history._catch_up(connection, made)
-        assert service.engine.history.put_in_place(made) == 1
+                service.engine.corrections._catch_up(connection, made)
+        assert service.engine.corrections.put_in_place(made) == 1
         stream = stream_of(url)
         assert stream.passthrough and (stream.events, stream.outcomes) == (60, fresh.outcomes + 7 - 1)
     assert whole(url)
@@ -312,7 +312,7 @@ def test_a_monitor_that_began_in_the_middle_stays_what_it_is(url: str) -> None:
         assert before != [(None,)]
         service.correct(("paris", "paris-0-3", None), ("paris", "paris-1-3", None))
         outcomes = stream_of(url).outcomes
-        assert service.engine.history.do_all() == 2
+        assert service.engine.corrections.do_all() == 2
         assert stream_of(url).outcomes == outcomes - 2
         assert service.engine.store.connection.all(monitor) == before
         feed(service, 20, seed=2)
@@ -326,15 +326,15 @@ def test_what_waits_when_a_service_stops_is_done_by_the_next(url: str, monkeypat
         service.tell(("paris", "person-7", 1))
         feed(service, 60)
     monkeypatch.setattr("calibeat.service.replay.OPERATIONS_AT_ONCE", 1)
-    monkeypatch.setattr("calibeat.service.history.PAUSE", 0.05)
+    monkeypatch.setattr("calibeat.service.corrections.PAUSE", 0.05)
     for is_stopped in (True, False):
         engine = Engine.open(url, EngineSettings(method="tops"))
         engine.start(lambda group: [answers.put(answer) for answer in group])
         if is_stopped:
             engine.submit("forget", [Control("forget", "paris", ids=("person-7",))])
-            wait_until(lambda: engine.history.progress("paris"))  # noqa: B023
+            wait_until(lambda: engine.corrections.progress("paris"))  # noqa: B023
         else:
-            monkeypatch.setattr("calibeat.service.history.PAUSE", 0.0)
+            monkeypatch.setattr("calibeat.service.corrections.PAUSE", 0.0)
             wait_until(lambda: not waits(url))
         engine.stop()
         assert len(waits(url)) == is_stopped
@@ -357,11 +357,11 @@ def test_a_fault_of_ours_leaves_the_old_state_and_the_service(url: str, monkeypa
         with monkeypatch.context() as patched:
             patched.setattr(Swap, "_stream", fails)
             with pytest.raises(ArithmeticError, match="no such number"):
-                service.engine.history.do_all()
+                service.engine.corrections.do_all()
         service.engine.forget()
         assert stream_of(url) == before
         feed(service, 10, seed=1)
-        assert service.engine.history.do_all() == 1 and stream_of(url).corrections == 0
+        assert service.engine.corrections.do_all() == 1 and stream_of(url).corrections == 0
     assert whole(url)
 
 
@@ -378,7 +378,7 @@ def test_what_is_given_up_after_something_was_forgotten_does_not_change_the_moni
         assert whole(url)
         feed(service, 20, seed=1)
         service.correct(("paris", "paris-1-3", None))
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
     assert whole(url)
 
 
@@ -396,7 +396,7 @@ def test_what_the_method_said_of_events_before_the_base_is_kept_until_the_monito
         service.tell(*(("paris", f"raw-{at}", 1) for at in range(6, 10)))
         feed(service, 10, seed=1)
         service.correct(("paris", "paris-1-3", None))
-        assert service.engine.history.do_all() == 1 and whole(url)
+        assert service.engine.corrections.do_all() == 1 and whole(url)
     with desk(url, monitor=1000.0) as service:  # which reads what is held
         service.tell(("paris", "raw-1", 0), ("paris", "paris-0-39", 1))
     assert whole(url)
@@ -469,7 +469,7 @@ def test_what_is_being_forgotten_or_corrected_is_told(url: str) -> None:
         service.engine.process([(None, [Control("forget", "paris", ids=("paris-0-9",))])])
         with pytest.raises(Refusal, match="id must be one that is not being forgotten"):
             service.ask(("paris", "paris-0-9", 0.5))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
     assert whole(url)
 
 
@@ -479,7 +479,7 @@ def test_forecasts_that_nobody_reads_any_more_are_not_kept(url: str, monkeypatch
     with desk(url, monitor=1000.0) as service:
         feed(service, 80)
         service.correct(("paris", "paris-0-3", 0), ("paris", "paris-0-4", None))
-        service.engine.history.do_all()
+        service.engine.corrections.do_all()
         feed(service, 20, seed=1)
     assert whole(url)
 
@@ -503,19 +503,19 @@ def running(url: str) -> Engine:
 def test_what_fails_is_tried_again(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
-    monkeypatch.setattr("calibeat.service.history.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("calibeat.service.corrections.AGAIN_SECONDS", 0.01)
     with desk(url) as service:
         for stream in ("paris", "rome"):
             feed(service, 20, stream=stream)
             service.correct((stream, f"{stream}-0-3", None))
-    prepare, failures = History.prepare, [error]
+    prepare, failures = Corrections.prepare, [error]
 
     def fails(self: Any, *asked: Any) -> Any:
         if failures:
             raise failures.pop()
         return prepare(self, *asked)
 
-    monkeypatch.setattr(History, "prepare", fails)
+    monkeypatch.setattr(Corrections, "prepare", fails)
     engine = running(url)
     wait_until(lambda: not waits(url))
     engine.stop()
@@ -537,7 +537,7 @@ def test_a_service_that_stops_begins_nothing_new(url: str, monkeypatch: pytest.M
         if how == "fails":
             raise InterruptedError("the engine has ended")
 
-    monkeypatch.setattr(History, "prepare", stops)
+    monkeypatch.setattr(Corrections, "prepare", stops)
     engine = running(url)
     wait_until(lambda: begun)
     engine.stop()
@@ -547,7 +547,7 @@ def test_a_service_that_stops_begins_nothing_new(url: str, monkeypatch: pytest.M
 def test_there_may_be_nothing_to_do_or_no_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with desk(url) as service, closing(open_connection(url)) as connection:
         feed(service, 20)
-        history = service.engine.history
+        history = service.engine.corrections
         assert history._do(connection, 99) == 0 and history._do(connection, 1) == 0
         service.correct(("paris", "paris-0-3", None))
         between = service.engine.between
@@ -559,5 +559,5 @@ def test_there_may_be_nothing_to_do_or_no_time(url: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(service.engine, "between", stops)
         assert history._do(connection, 1) == 0 and len(waits(url)) == 1
     with desk(url) as service:
-        assert service.engine.history.do_all() == 1
+        assert service.engine.corrections.do_all() == 1
     assert whole(url)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import ops
 from .events import Refusal
-from .replay import Base, Replay, new_version, operations_of, right_outcomes, rollups_of
+from .replay import Replay, new_version, operations_of, right_outcomes, rollups_of
 from .store import Store, open_connection
 from .store.schema import get_meta, set_meta
 from .store.types import (
@@ -74,7 +74,7 @@ class Correction:
         return self.replay.stream.name
 
 
-class History:
+class Corrections:
     """Makes streams anew, one after another: on a thread of its own, or at once where the engine has none."""
 
     def __init__(self, engine: Engine) -> None:
@@ -238,10 +238,10 @@ class History:
             model,
             stream,
             right_outcomes(connection, number, applied),
+            numbers,
             forgotten,
             self._cut(connection, number, forgotten, stream.base),
         )
-        replay.note_corrected(numbers)
         replay.start(connection)
         version, unfinished = new_version(connection, stream, replay.base)
         if unfinished:
@@ -424,7 +424,7 @@ class Swap:
     def _base(self) -> None:
         base = self._replay.new_base
         if base is not None:
-            write_base_row(self._connection, self._number, base)
+            base.write(self._connection, self._number)
             if self._replay.stream.shape.groups is not None:
                 replace_cells(self._connection, self._number, base.cells, is_base=True)
 
@@ -474,16 +474,3 @@ def shape_rows(stream: StreamState, position: int, now: float) -> list[TableRow]
     if stream.shape.groups is None or not stream.shape.groups.numbers:
         return []
     return [ops.row_of(position, stream.number, ops.DEFINE, at=now, given=stream.shape.to_text().encode())]
-
-
-def write_base_row(connection: Any, number: int, base: Base) -> None:
-    """Let replays of a stream begin there."""
-    connection.run("DELETE FROM base WHERE stream = ?", (number,))
-    connection.run(
-        "INSERT INTO base (stream, position, events, outcomes, expired, receipts, mode, sums, state, monitor) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(number, base.position, base.events, base.outcomes, base.expired, base.receipts, base.mode),
-            *(base.sums, base.state, base.monitor),
-        ),
-    )
